@@ -256,6 +256,7 @@ from bot.forecasting.agent.tool_schemas import (
     read_word,
     require_text,
     text_field,
+    text_result,
     word_field,
 )
 from bot.forecasting.aggregation import (
@@ -588,6 +589,7 @@ __all__ = [
     "sum_terms",
     "task_text",
     "text_field",
+    "text_result",
     "verdict_by_status",
     "word_field",
     "write_in_turn",

@@ -61,10 +61,11 @@ def build_scoreboard(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) 
     """Add up simulations; one that was run again, on the same commit, counts once, and its trace is compared."""
     twins = {(line["commit"], line["seed"]): line for line in lines if "twins" in line}
     campaigns = [line for line in lines if "campaign" in line]
-    lines = [line for line in lines if "twins" not in line and "campaign" not in line]
+    forms = [line for line in lines if "metamorphic" in line and line["mutant"] is None]
+    lines = [line for line in lines if not {"twins", "campaign", "metamorphic"} & line.keys()]
     sound = [line for line in lines if line["mutant"] is None]
     once = {_key(line): line for line in sound}
-    violations = [(line, text) for line in [*sound, *twins.values()] for text in line["violations"]]
+    violations = [(line, text) for line in [*sound, *twins.values(), *forms] for text in line["violations"]]
     unknown: list[dict[str, Any]] = [
         {"seed": line["seed"], "commit": line["commit"], "says": text}
         for line, text in violations
@@ -93,6 +94,7 @@ def build_scoreboard(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) 
         "violations": {"known": [*known], "open": unknown},
         "repeated": _repeated(sound),
         "decisions compared": sum(line["twins"] for line in twins.values()),
+        "acts compared": sum(line["compared"] for line in forms),
         "memory": [
             _memory(line) for line in once.values() if line["days"] >= SOAKED_DAYS and len(line["memory_mb"]) >= 4
         ],
@@ -125,6 +127,7 @@ def _rows(board: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
     yield "Run again, same trace", f"{board['repeated']['same']} of {board['repeated']['runs']}"
     yield "Decided alike on paper and live", f"{board['decisions compared']:,} decisions compared"
+    yield "Alike in another form of the world", f"{board['acts compared']:,} acts compared"
     for one in board["memory"]:
         quarters = ", ".join(f"{mb:.0f}" for mb in one["quarters_mb"])
         yield f"Memory, seed {one['seed']}", f"{quarters} MB in the quarters of {one['days']:.0f} days (medians)"

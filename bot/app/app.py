@@ -57,7 +57,13 @@ from bot.forecasting.tool_factory import ToolFactory
 from bot.jobs.discovery import DiscoveryContext, discover_questions
 from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
 from bot.jobs.job import JOB_TIME_LIMIT, DaemonJob
-from bot.jobs.ledger_maintenance import BackupContext, back_up_ledger, verify_and_export_audit
+from bot.jobs.ledger_maintenance import (
+    BackupContext,
+    EvidenceContext,
+    back_up_ledger,
+    maintain_evidence,
+    verify_and_export_audit,
+)
 from bot.jobs.live_readiness import READINESS_JOB, check_readiness
 from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.jobs.position_closing import close_requested_positions
@@ -209,6 +215,10 @@ class FoxcastApp:
             clock=self.clock,
             max_bytes=round(self.config.daemon.backup_gb * 1e9),
         )
+        days = self.config.daemon.evidence_days
+        keep = None if days is None else timedelta(days=days)
+        evidence = EvidenceContext(path=ledger, ledger=self.ledger, clock=self.clock, keep=keep)
+        yield _make_job("evidence", "compress and copy evidence", every_s, partial(maintain_evidence, evidence))
         yield _make_job(BACKUP_JOB, "copy ledger and paper books", every_s, partial(back_up_ledger, context))
         if self.notifiers:
             # Last, so that it reports what the others found in the same pass.

@@ -15,6 +15,7 @@ from bot.core.interfaces import OrderPlanner, PriceFeed, RoundArchive, VenueRead
 from bot.core.questions import Question
 from bot.core.submissions import ExecutionMode
 from bot.core.venue_http import RateLimit
+from bot.evaluation.question_archive import ARCHIVE_FILE, ARCHIVE_NAME, QuestionArchive
 from bot.execution.gate.execution_policy import venue_policy
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.plugin_system.registry import Registry, with_all_members
@@ -132,8 +133,10 @@ def venue_rate_limits(config: Config, registry: Registry) -> Iterator[RateLimit]
 def find_archive(config: Config, registry: Registry, venue: str | None, folder: Path) -> tuple[str, RoundArchive]:
     """Return the archive of past rounds in a folder, in the form of the given venue or of the only one that has one.
 
-    Raises ConfigError where no venue has archives, or several have and none is named.
+    Imported questions need no venue. Raises ConfigError where no venue has archives, or several have and none is named.
     """
+    if (folder / ARCHIVE_FILE).is_file():
+        return ARCHIVE_NAME, QuestionArchive(folder)
     archive_specs = [spec for spec in registry.venues if spec.archive and venue in {None, spec.name}]
     if len(archive_specs) != 1 or archive_specs[0].archive is None:
         found = ", ".join(sorted(spec.name for spec in archive_specs)) or "none"

@@ -16,13 +16,14 @@ from bot.cli.options import CommandInvocation
 from bot.config.loader import load_config
 from bot.config.schema import Config, LogFormat, LogLevel, LogSection
 from bot.config.secrets import read_api_token
+from bot.config.trust import needs_trust, plugin_files_objection, record_trust
+from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, describe_error
 from bot.core.plain_text import replace_invisible
 from bot.core.plugin_specs import CommandSpec
 from bot.core.redaction import redact_foreign_message, redact_known_secrets, redact_message
 from bot.core.submissions import ExecutionMode
-from bot.plugin_system.discovery import discover_plugins
-from bot.plugin_system.registry import Registry, find_offering_plugin, load_registry
+from bot.plugin_system.registry import Registry, find_offering_plugin, find_plugins, load_registry
 
 # The key under which structlog puts a formatted traceback.
 TRACEBACK_KEY = "exception"
@@ -49,11 +50,29 @@ def load_command_config(
 
 
 def load_config_and_plugins(
-    ctx: typer.Context, *, min_level: int = logging.WARNING, built_in: Path | None = None
+    ctx: typer.Context, *, min_level: int = logging.WARNING, built_in: Path | None = None, runs_files: bool = True
 ) -> tuple[Config, Registry]:
-    """Return the configuration and its enabled plugins, with logging set up; raises ConfigError and PluginError."""
+    """Return the configuration and its enabled plugins, with logging set up; raises ConfigError and PluginError.
+
+    Asks a person once whether the plugin files of ./config.toml may run. Without ``runs_files`` it never asks, and
+    files that are not trusted are broken plugins.
+    """
     config = load_command_config(ctx, min_level=min_level, built_in=built_in)
+    if runs_files:
+        require_trusted_files(config)
     return config, load_registry(config)
+
+
+def require_trusted_files(config: Config) -> None:
+    """Ask a person whether plugin files may run that nobody trusted yet, and record a yes; raises ConfigError."""
+    files, sources = config.plugin_files, config.sources
+    if needs_trust(files, sources) and sys.stdin.isatty():
+        names = ", ".join(map(str, files))
+        question = f"{sources.document.path} names plugin files ({names}): code that would run as you. Trust them?"
+        if typer.confirm(replace_invisible(question), err=True):
+            record_trust(files, sources.folder, at=SystemClock().now())
+    if objection := plugin_files_objection(files, sources):
+        raise ConfigError(objection)
 
 
 def load_plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
@@ -79,7 +98,7 @@ def find_command_plugin(config_path: Path | None, name: str) -> str | None:
     """Return the plugin, not enabled, that offers the command with that name; None if there is none."""
     try:
         config = load_config(config_path)
-        found = [plugin for plugin in discover_plugins(config.plugin_files) if plugin.name not in config.plugins]
+        found = [plugin for plugin in find_plugins(config) if plugin.name not in config.plugins]
     except ConfigError:
         return None
     return find_offering_plugin(found, CommandSpec, name)

@@ -2,7 +2,7 @@
 
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +10,11 @@ import typer
 from pydantic import BaseModel
 
 from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
 from bot.cli.output.files import write_text_atomically
 from bot.config.key_lines import KeyPath
+from bot.config.loader import find_named_config
 from bot.config.plugin_settings import is_secret_pointer, load_plugin_settings, secret_key_name, settings_key
 from bot.config.schema import Config
 from bot.config.settings_report import (
@@ -26,7 +28,8 @@ from bot.config.settings_report import (
     parse_key,
     suggest_settings,
 )
-from bot.config.sources import SECRET_SUFFIXES, TomlDocument, read_toml_file, variable_name
+from bot.config.sources import SECRET_SUFFIXES, ConfigSources, TomlDocument, read_toml_file, variable_name
+from bot.config.trust import plugin_files_objection
 from bot.config.upgrade import upgrade_text
 from bot.config.validation import Annotation, current_key, dotted_key, field_names, inner_annotation, is_secret
 from bot.core.errors import ConfigError
@@ -154,7 +157,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every value with its origin; secrets are masked."""
-    loaded, registry = load_config_and_plugins(ctx)
+    loaded, registry = load_config_and_plugins(ctx, runs_files=False)
     checked, faults = _validate_settings(loaded, registry)
     loaded = _add_default_forecasters(loaded, registry)
     if explain is not None:
@@ -175,13 +178,16 @@ def show(
 
 @app.command()
 def upgrade(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
 ) -> None:
     """Rewrite a configuration file with the current names of settings; the old file is kept as FILE.bak.
 
     Comments and layout stay. Environment variables and commented-out settings are not changed.
     """
-    document, raw = read_toml_file(file), _read_text(file)
+    named = find_named_config(ctx.ensure_object(CommandInvocation).config_path)
+    is_named = named is not None and named.exists() and file.exists() and named.samefile(file)
+    document, raw = replace(read_toml_file(file), is_named=is_named), _read_text(file)
     console = stdout_console()
     try:
         upgraded, changes = upgrade_text(raw.removeprefix(BYTE_ORDER_MARK), _settings_models(document))
@@ -210,7 +216,9 @@ def _read_text(file: Path) -> str:
 def _settings_models(document: TomlDocument) -> dict[KeyPath, type[BaseModel]]:
     """Return the settings models of built-in and enabled plugins, and of the variants of forecasters in the file."""
     table, folder = document.table, Path() if document.path is None else document.path.parent
-    found = discover_plugins(tuple(folder / str(name) for name in _list_at(table, "plugin_files")))
+    files = tuple(folder / str(name) for name in _list_at(table, "plugin_files"))
+    objection = plugin_files_objection(files, ConfigSources(document=document))
+    found = discover_plugins(files, objection=objection)
     named = [*map(str, _list_at(table, "plugins"))]
     names = sorted({one.name for one in found if one.name in named or one.origin is PluginOrigin.BUILT_IN})
     registry = build_registry(Config(plugins=tuple(names)), found)

@@ -11,6 +11,7 @@ import typer
 
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
+from bot.cli.database_space import JsonOption, archive, prune, size
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import NO_VALUE, format_age, format_bytes
 from bot.config.schema import Config
@@ -38,8 +39,7 @@ from bot.store.restore import restore_backup
 from bot.store.schema import MIGRATIONS
 
 app = typer.Typer(add_completion=False)
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SPACE_COMMANDS = [app.command()(command) for command in (size, prune, archive)]
 
 
 @app.callback()

@@ -57,7 +57,7 @@ from bot.evaluation.explanation import (
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.question_record import QuestionRecord, RecordedForecast
 from bot.store.model_calls import CallState
-from bot.store.serialization import FORECAST, PREDICTIONS, QUESTION, SETUP, STEP, TRIAL
+from bot.store.serialization import FORECAST, PREDICTIONS, QUESTION, SETUP, STEP, TRIAL, format_timestamp
 from bot.store.trials import LoggedStep, TrialRecord
 
 T = TypeVar("T")
@@ -205,6 +205,8 @@ def print_explanation(console: Console, found: ForecastExplanation, *, full: boo
     """Print it for a person."""
     _print_question_header(console, found.trace.question, full=full)
     _print_forecast_header(console, found)
+    if found.trace.removal_note is not None:
+        console.print(found.trace.removal_note)
     several = len(found.trace.trials) > 1
     for record in found.trace.trials:
         print_heading(console, _trial_heading(found, record.number, several=several))
@@ -427,6 +429,7 @@ def explanation_to_json(found: ForecastExplanation) -> dict[str, Any]:
         "id": trace.id,
         "state": trace.state,
         "detail": trace.detail,
+        "evidence_removed_at": format_timestamp(trace.evidence_removed_at),
         "question": QUESTION.plain(trace.question),
         "forecast": None if forecast is None else FORECAST.plain(forecast),
         "setup": None if trace.setup is None else SETUP.plain(trace.setup),

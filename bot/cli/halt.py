@@ -55,7 +55,7 @@ def halt(
         return HaltSubmissions(by=by, asked_at=at, reason=reason, venue=venue or "", all_orders=all_orders)
 
     try:
-        result = submit_request(*load_config_and_plugins(ctx), make_request, token_file=token_file)
+        result = submit_request(*load_config_and_plugins(ctx, runs_files=False), make_request, token_file=token_file)
     except FoxcastError as error:
         if venue is not None:
             raise

@@ -100,7 +100,9 @@ def check_conditions(config: Config, now: datetime) -> Iterator[CheckFinding]:
         if one.rule.name not in _CHECKED_ELSEWHERE:
             verdict = CheckVerdict.FAIL if _is_failure(report.snapshot, one) else CheckVerdict.WARN
             found, remedy = redact_foreign_message(one.finding.text), one.finding.remedy
-            yield CheckFinding(verdict, one.rule.name, found, remedy or "see the log of the daemon")
+            # Single failed trials have a check of their own.
+            check = "all trials" if one.rule.name == "trials" else one.rule.name
+            yield CheckFinding(verdict, check, found, remedy or "see the log of the daemon")
 
 
 def _is_failure(snapshot: HealthSnapshot, condition: BrokenCondition) -> bool:

@@ -18,6 +18,7 @@ from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.output.formatting import NO_VALUE, format_number, format_usd
+from bot.cli.question_import import QuestionImportOptions, import_questions
 from bot.core.child_process import child_command
 from bot.core.errors import ConfigError, FoxcastError
 
@@ -224,6 +225,13 @@ def staleness(_ctx: typer.Context, options: StalenessOptions) -> None:
 def _run_experiment(options: ExperimentOptions, **arguments: object) -> None:
     require_writable(options.json, "--json")
     write_and_print_report(run_until_terminated(_run_laboratory(options, arguments)), options.json)
+
+
+@app.command()
+@options_from_dataclass(QuestionImportOptions)
+def questions(ctx: typer.Context, options: QuestionImportOptions) -> None:
+    """Import resolved questions of your own, to test forecasters on them."""
+    import_questions(ctx, options)
 
 
 @app.command()

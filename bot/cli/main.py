@@ -114,6 +114,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "audit": CommandEntry("bot.cli.audit", "Show and verify the audit record of permissions and submissions."),
     "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
     "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
+    "trust": CommandEntry(
+        "bot.cli.trust", "Allow the plugin files of ./config.toml to run as you; recorded once per folder."
+    ),
     "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),

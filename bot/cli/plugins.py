@@ -31,7 +31,7 @@ def plugins(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List plugins: what they provide, and which are enabled or broken."""
-    _, registry = load_config_and_plugins(ctx)
+    _, registry = load_config_and_plugins(ctx, runs_files=False)
     listed = [_plugin_to_json(registry, plugin) for plugin in registry.found]
     if as_json:
         print_json(listed)

@@ -306,7 +306,7 @@ def read_question(path: Path, *, now: datetime) -> Question:
     Raises NotFoundError for a missing file, and MalformedDataError, with a line for each fault that names file, key and
     remedy, for a file that is not in the documented format.
     """
-    table = _validate_table(path, _parse_file(path))
+    table = validate_question(path, _parse_file(path))
     try:
         key = table.key or title_to_key(table.title)
         return table.question(QuestionRef(FILE_VENUE, key), now=now)
@@ -326,7 +326,7 @@ def title_to_key(title: str) -> str:
 
 
 def _parse_file(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
-    text = _read_text(path)
+    text = read_text(path)
     is_json = path.suffix.lower() == ".json"
     if not is_json and (deep := _DEEP_KEY.search(text)) is not None:
         line = text.count("\n", 0, deep.start()) + 1
@@ -345,19 +345,20 @@ def _parse_file(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
     raise MalformedDataError(message)
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
+    """Return the text of a file; raises NotFoundError, and MalformedDataError for one that is too large or no UTF-8."""
     try:
         # Opening a pipe waits for a writer, and a device may never end.
         if not stat.S_ISREG(path.stat().st_mode):
             message = f"{path}: is not a regular file; name a .toml or .json file"
             raise NotFoundError(message)
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(max_bytes + 1)
     except OSError as error:
         message = f"{path}: cannot be read: {error.strerror}; name a question, an address, or a .toml or .json file"
         raise NotFoundError(message) from error
-    if len(content) > MAX_BYTES:
-        message = f"{path}: is larger than {MAX_BYTES} bytes; shorten its texts"
+    if len(content) > max_bytes:
+        message = f"{path}: is larger than {max_bytes} bytes; shorten its texts"
         raise MalformedDataError(message)
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
@@ -366,7 +367,8 @@ def _read_text(path: Path) -> str:
         raise MalformedDataError(message) from error
 
 
-def _validate_table(path: Path, plain: Any) -> QuestionTable:  # noqa: ANN401 - as it was parsed
+def validate_question(path: Path | str, plain: Any) -> QuestionTable:  # noqa: ANN401 - as it was parsed
+    """Return a checked table; raises MalformedDataError with a line for each fault that begins with the path."""
     if not isinstance(plain, dict):
         message = f"{path}: should be one table (in JSON an object) with a title"
         raise MalformedDataError(message)
@@ -378,7 +380,7 @@ def _validate_table(path: Path, plain: Any) -> QuestionTable:  # noqa: ANN401 - 
     raise MalformedDataError("\n".join(lines)) from None
 
 
-def _fault_lines(path: Path, faults: list[ErrorDetails]) -> list[str]:
+def _fault_lines(path: Path | str, faults: list[ErrorDetails]) -> list[str]:
     """Return the first fault of each key: a key with several possible types has a fault for each of them."""
     lines: dict[KeyPath, str] = {}
     for fault in faults:

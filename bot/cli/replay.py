@@ -26,8 +26,7 @@ from bot.evaluation.lookup import find_trace
 from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayedTrial, ReplayResult, replay_forecast
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ToolFactory
-from bot.plugin_system.discovery import discover_plugins
-from bot.plugin_system.registry import Registry, build_registry, load_registry
+from bot.plugin_system.registry import Registry, build_registry, find_plugins, load_registry
 from bot.store.forecasts import ForecastTrace
 from bot.store.ledger import ReadOnlyState, open_read_only
 from bot.store.serialization import PREDICTIONS
@@ -252,7 +251,7 @@ def load_forecaster_registry(config: Config, forecaster: str) -> Registry:
         own = {name: table for name, table in config.forecasters.items() if name in {forecaster, origin}}
         alone = config.model_copy(update={**empty, "plugins": (origin,), "forecasters": own})
         try:
-            registry = build_registry(alone, discover_plugins(config.plugin_files))
+            registry = build_registry(alone, find_plugins(config))
         except ConfigError:
             # An environment variable may belong to a plugin that was left out.
             return load_registry(config)

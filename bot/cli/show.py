@@ -204,6 +204,8 @@ def _print_recorded_forecast(console: Console, found: QuestionRecord, case: Reco
     kind = ColumnKind.TEXT if isinstance(question.shape, CurveShape) else ColumnKind.NUMBER
     columns = (*TARGET_COLUMNS, TableColumn("forecast", kind), TableColumn("outcome"), *score_columns(question.shape))
     console.print(make_table(columns, [_target_cells(found, case, target.key) for target in question.targets]))
+    if case.trace.removal_note is not None:
+        console.print(case.trace.removal_note)
     for record in case.trace.trials:
         print_trial_trace(
             console,

@@ -75,7 +75,8 @@ def forecast_source(trace: ForecastTrace) -> str:
     """Return the id, forecaster and time of a forecast."""
     forecast = trace.forecast
     by = f" by {forecast.forecaster}, {forecast.made_at.isoformat()}" if forecast else f", {trace.state}"
-    return f"forecast {trace.id}{by}"
+    note = "" if trace.removal_note is None else f"; {trace.removal_note}"
+    return f"forecast {trace.id}{by}{note}"
 
 
 def read_transcript(found: ForecastExplanation, registry: Registry) -> ForecastTranscript:

@@ -26,6 +26,7 @@ from bot.config.sources import (
     read_toml_file,
     variable_name,
 )
+from bot.config.trust import require_own_config
 from bot.config.validation import (
     ConfigFaults,
     annotation_at,
@@ -50,9 +51,9 @@ def load_config(path: Path | None, environ: Mapping[str, str] = os.environ, *, b
     """Return the validated configuration; ``environ`` is the environment of this process by default.
 
     The file is ``path``, else the one that FOXCAST_CONFIG names, else ./config.toml if it exists. Without a file the
-    defaults apply, or the file ``built_in`` if FOXCAST_PLUGINS is not set. Raises ConfigError with one line for each
-    fault: its key, its file and line or its variable, and the nearest valid name. The settings of a plugin are
-    validated later, when the plugin is loaded.
+    defaults apply, or the file ``built_in`` if FOXCAST_PLUGINS is not set. Raises ConfigError for a file that other
+    users can change, and with one line for each fault: its key, its file and line or its variable, and the nearest
+    valid name. The settings of a plugin are validated later, when the plugin is loaded.
     """
     variables, document = read_variables(environ), _find_document(path, environ)
     if built_in is not None and document.path is None and ("plugins",) not in variables:
@@ -77,11 +78,17 @@ def _is_plugin_setting(key: KeyPath) -> bool:
 
 
 def _find_document(path: Path | None, environ: Mapping[str, str]) -> TomlDocument:
-    if path is not None:
-        return read_toml_file(path)
-    if environ.get(CONFIG_VARIABLE):
-        return read_toml_file(Path(environ[CONFIG_VARIABLE]))
-    return read_toml_file(DEFAULT_CONFIG_FILE) if DEFAULT_CONFIG_FILE.exists() else TomlDocument()
+    named = find_named_config(path, environ)
+    if named is None and not DEFAULT_CONFIG_FILE.exists():
+        return TomlDocument()
+    found = named or DEFAULT_CONFIG_FILE
+    require_own_config(found)
+    return replace(read_toml_file(found), is_named=named is not None)
+
+
+def find_named_config(path: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the configuration file that the user named: ``path``, else that of FOXCAST_CONFIG; None for neither."""
+    return path if path is not None else Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None
 
 
 def check_plugin_names(

@@ -105,6 +105,10 @@ class DaemonSection(ConfigSection):
     backup_gb: float = Field(default=20.0, gt=0, le=1e6)
     """Gigabytes that all backups may take together; the oldest are deleted beyond that, or beyond half of the disk."""
 
+    evidence_days: int | None = Field(default=None, ge=7, le=100_000)
+    """Days after which the evidence of a resolved question (pages, exchanges, prompts, steps) is deleted; unset: never.
+    Numbers, decisions and scores stay."""
+
     min_free_mb: float = Field(default=500.0, ge=0, le=1e9)
     """Free megabytes of the disk below which no search for questions, forecast or submission begins; 0: no limit."""
 

@@ -18,10 +18,14 @@ MAX_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class TomlDocument:
-    """A parsed file; an empty one means that there is no file, a built-in one is part of the program."""
+    """A parsed file; an empty one means that there is no file, a built-in one is part of the program.
+
+    ``is_named``: the user named it, so it was not only found in the working directory.
+    """
 
     path: Path | None = None
     is_built_in: bool = False
+    is_named: bool = False
     text: str = ""
     table: Mapping[str, Any] = field(default_factory=dict, repr=False)
 

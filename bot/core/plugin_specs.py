@@ -6,7 +6,7 @@ A spec runs nothing; only a factory does.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -41,7 +41,7 @@ from bot.core.research import SeriesModel, SourcePolicy
 from bot.core.venue_http import RateLimit
 
 if TYPE_CHECKING:
-    from bot.core.learning import FittedParameters
+    from bot.core.learning import FittedParameters, TrainingExample
 
 API_VERSION = 1
 # The time in which a model with high reasoning effort gives most of its answers.
@@ -161,6 +161,7 @@ class VenueSpec(ConfigurableSpec[S]):
     """A venue: its reader, and optionally its paper book, writer, price feed and archive of past rounds.
 
     ``archive`` reads past rounds in a folder; ``archive_folder`` returns the folder that the settings name, if any.
+    ``read_history`` returns the resolved questions in JSON of the venue's API, each with the moment it was asked.
     ``hosts`` are the venue's own hosts: their pages reveal the answer, so no forecaster reads them. ``planner`` is set
     if forecasts become orders; then the paper book is a PaperTradingSubmitter and the writer a TradingSubmitter.
     ``rates`` limit the requests of reader, feed and writer together. ``check`` verifies the credentials before anything
@@ -184,6 +185,7 @@ class VenueSpec(ConfigurableSpec[S]):
     rates: Callable[[S], Sequence[RateLimit]] = field(default=lambda _: ())
     archive: Callable[[S, Path], RoundArchive] | None = None
     archive_folder: Callable[[S], Path | None] = field(default=lambda _: None)
+    read_history: Callable[[Any], Iterable[TrainingExample]] | None = None
     withdraws: bool = False
     comment_fee: Callable[[S], float | None] | None = None
     comments_by_event: bool = False

@@ -190,6 +190,9 @@ async def replay_forecast(
     if forecast is None:
         message = f"forecast {trace.id} is {trace.state}; only completed forecasts can be replayed"
         raise NotFoundError(message)
+    if trace.removal_note is not None:
+        message = f"forecast {trace.id} can no longer be replayed: {trace.removal_note}"
+        raise NotFoundError(message)
     replay = _ForecastReplay(trace, forecast, forecaster, tool_factory, random, fitted)
     # Side by side, so that the record of one is read while another thinks.
     runs = await gather_all(replay.replay_trial(record) for record in trace.trials)

@@ -14,7 +14,7 @@ from bot.core.beliefs import PriorSource
 from bot.core.interfaces import RandomStreams
 from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
 from bot.evaluation.score_report import DATASET_FAMILY, MARKET_FAMILY, ScoreInterval
-from bot.evaluation.trial_scores import MEAN_INDEX, mean_index, question_cluster
+from bot.evaluation.trial_scores import MEAN_INDEX, IndexScorer, question_cluster
 from bot.evaluation.trial_table import EventKey, TrialRow, TrialTable
 from bot.stats import aggregation
 from bot.stats.arrays import BoolArray, FloatArray, IntArray, encode_keys, logit, sigmoid
@@ -73,23 +73,14 @@ def pool_trials(table: TrialTable, random: RandomStreams) -> ReportTable | None:
             continue
         events, trials = [*found], _trial_array([row.trials for row in found.values()], most)
         prior = np.array([np.nan if row.price is None else row.price for row in found.values()])
+        scorer = IndexScorer.of_events(table, events)
         for count in range(1, most + 1):
             drawn = _draw_trials(trials, count, random.stream(f"pool {name} {count}"))
             for pool, combine in POOLS.items():
-                indices = [
-                    mean_index(table, dict(zip(events, _pool_values(combine, one, prior), strict=True)))
-                    for one in drawn
-                ]
+                indices = [scorer.indices(combine(one, prior)) for one in drawn]
                 rows.append({"method": name, "pool": pool, "trials": count, **_spread_over_draws(indices)})
         for pool, values in _tuned_shrinkage(table, events, trials).items():
-            rows.append(
-                {
-                    "method": name,
-                    "pool": pool,
-                    "trials": most,
-                    **mean_index(table, dict(zip(events, values, strict=True))),
-                }
-            )
+            rows.append({"method": name, "pool": pool, "trials": most, **scorer.indices(values)})
     if not rows:
         return None
     return ReportTable(
@@ -111,11 +102,6 @@ def pool_trials(table: TrialTable, random: RandomStreams) -> ReportTable | None:
             ),
         ),
     )
-
-
-def _pool_values(combine: Pool, trials: FloatArray, prior: FloatArray) -> list[float]:
-    values: list[float] = combine(trials, prior).tolist()
-    return values
 
 
 def _trial_array(trials: Sequence[Sequence[float]], most: int) -> FloatArray:
@@ -148,14 +134,14 @@ def _spread_over_draws(indices: Sequence[Mapping[str, ReportCell]]) -> dict[str,
     return found
 
 
-def _tuned_shrinkage(table: TrialTable, events: Sequence[EventKey], trials: FloatArray) -> dict[str, list[float]]:
+def _tuned_shrinkage(table: TrialTable, events: Sequence[EventKey], trials: FloatArray) -> dict[str, FloatArray]:
     """Return forecasts by shrinkage to one half with the weights of earlier rounds, and of all other questions."""
     moments, outcomes = aggregation.logit_moments(trials), _outcomes(table, events)
     clusters = encode_keys(map(question_cluster, events)).codes
-    found: dict[str, list[float]] = {}
+    found: dict[str, FloatArray] = {}
     if np.unique(clusters).size > 1:
         tuned = aggregation.tune_leave_one_out(moments, outcomes, clusters=clusters)
-        found["shrink, leave-one-out"] = tuned.probabilities.tolist()
+        found["shrink, leave-one-out"] = tuned.probabilities
     forward = aggregation.shrink_to_prior(moments, aggregation.DEFAULT_WEIGHTS[PriorSource.EVEN], 0.5)
     is_tuned = False
     for rows, known in _forward_splits(table, events):
@@ -163,7 +149,7 @@ def _tuned_shrinkage(table: TrialTable, events: Sequence[EventKey], trials: Floa
             rule = aggregation.tune_weight_rule(_select_moments(moments, known), outcomes[known])
             forward[rows] = aggregation.shrink_to_prior(_select_moments(moments, rows), rule, 0.5)
             is_tuned = True
-    return {"shrink, tuned forward": forward.tolist(), **found} if is_tuned else found
+    return {"shrink, tuned forward": forward, **found} if is_tuned else found
 
 
 def _select_moments(moments: aggregation.LogitMoments, rows: BoolArray) -> aggregation.LogitMoments:
@@ -188,11 +174,10 @@ def calibrate_methods(table: TrialTable) -> ReportTable:
         events = [event for event in answers if event in table.resolved]
         if not events:
             continue
-        raw = np.array([answers[event].forecast for event in events])
+        raw, scorer = np.array([answers[event].forecast for event in events]), IndexScorer.of_events(table, events)
         ways = {"none": raw, **_forward_calibrations(table, events, raw), **_held_out_calibrations(table, events, raw)}
         for way, values in ways.items():
-            indices = mean_index(table, dict(zip(events, values.tolist(), strict=True)))
-            rows.append({"method": name, "calibration": way, **indices})
+            rows.append({"method": name, "calibration": way, **scorer.indices(values)})
     return ReportTable(
         key="calibration",
         title="Calibration",

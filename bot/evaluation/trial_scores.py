@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bot.core.interfaces import RandomStreams
 from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
@@ -471,14 +472,26 @@ def _binary_entropy(p: FloatArray) -> FloatArray:
     return np.asarray(-(q * np.log2(q) + (1.0 - q) * np.log2(1.0 - q)), dtype=np.float64)
 
 
-def mean_index(table: TrialTable, forecasts: Mapping[EventKey, float]) -> dict[str, ReportCell]:
-    """Return the Brier Index of each family for these forecasts of resolved events, and the mean of the two."""
-    found: dict[str, ReportCell] = {}
-    indices = []
-    for family in FAMILIES:
-        events = [event for event in forecasts if table.family(event) == family]
-        if events:
-            outcomes = [table.resolved[event].outcome or 0.0 for event in events]
-            indices.append(float(index_from_brier(mean_brier([forecasts[event] for event in events], outcomes))))
-            found[family] = indices[-1]
-    return {**found, MEAN_INDEX: float(np.mean(indices))} if len(indices) > 1 else found
+@dataclass(frozen=True)
+class IndexScorer:
+    """Scores forecasts of the same events again and again: ``outcomes`` and ``families`` have shape (events,)."""
+
+    outcomes: FloatArray
+    families: NDArray[np.str_]
+
+    @classmethod
+    def of_events(cls, table: TrialTable, events: Sequence[EventKey]) -> "IndexScorer":
+        """Return the scorer of resolved events of a table."""
+        return cls(
+            outcomes=np.array([table.resolved[event].outcome for event in events], dtype=np.float64),
+            families=np.array([table.family(event) for event in events]),
+        )
+
+    def indices(self, forecasts: FloatArray) -> dict[str, float]:
+        """Return the Brier Index of each family that has events, and the mean of the two."""
+        found = {
+            family: float(index_from_brier(mean_brier(forecasts[rows], self.outcomes[rows])))
+            for family in FAMILIES
+            if (rows := self.families == family).any()
+        }
+        return {**found, MEAN_INDEX: float(np.mean([*found.values()]))} if len(found) > 1 else found

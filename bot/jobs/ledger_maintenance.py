@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.core.errors import MalformedDataError, NotFoundError
@@ -19,9 +20,19 @@ from bot.store.audit_log import (
 )
 from bot.store.backup_retention import BackupRetention, make_room_for_backup, prune_backups
 from bot.store.backups import LedgerBackup
+from bot.store.evidence_copies import copy_new_evidence, evidence_copy_path
+from bot.store.evidence_packing import (
+    pack_finished_forecasts,
+    removable_forecasts,
+    remove_copied_evidence,
+    remove_evidence,
+    return_free_pages,
+)
 from bot.store.ledger import Ledger
 from bot.store.permissions import ALL_VENUES, SubmissionHalt
 
+# Between two looks at what is left, a daemon may be stopped.
+FORECASTS_PER_STEP = 50
 BROKEN_AUDIT_REMEDY = (
     "compare it with a backup and with the venues; only where that explains the difference, restore it or delete "
     f"{AUDIT_HEAD_FILE}"
@@ -83,6 +94,48 @@ async def back_up_ledger(job: BackupContext) -> str:
     backup, count = await asyncio.to_thread(_back_up_and_prune, job)
     removed = f", {count} old ones removed" if count else ""
     return f"{backup.path.name}, {backup.size_bytes / 1e6:.1f} MB{removed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceContext:
+    """The ledger at ``path`` whose evidence is compressed and copied; ``keep``: for how long after a question resolved.
+
+    None keeps it for ever.
+    """
+
+    path: Path
+    ledger: Ledger
+    clock: Clock
+    keep: timedelta | None = None
+
+
+async def maintain_evidence(job: EvidenceContext) -> str:
+    """Compress what is finished, remove what is too old, and add what is new to the copy.
+
+    Raises StoreError for damaged evidence.
+    """
+    documents = job.ledger.documents
+    packed = await pack_finished_forecasts(documents.writer, documents.readers)
+    removed = 0 if job.keep is None else await remove_old_evidence(job, before=job.clock.now() - job.keep)
+    pages = await return_free_pages(documents.writer)
+    copied = await asyncio.to_thread(copy_new_evidence, job.path, at=job.clock.now())
+    parts = {
+        "forecasts compressed": packed,
+        "forecasts without evidence now": removed,
+        "pages returned to the disk": pages,
+        "bundles copied": copied,
+    }
+    return ", ".join(f"{count} {what}" for what, count in parts.items() if count) or "nothing to do"
+
+
+async def remove_old_evidence(job: EvidenceContext, *, before: datetime) -> int:
+    """Remove the evidence of forecasts whose questions were resolved before that time; return how many."""
+    documents, removed = job.ledger.documents, 0
+    while scopes := await removable_forecasts(documents.readers, before=before, limit=FORECASTS_PER_STEP):
+        await remove_evidence(documents.writer, documents.readers, scopes, at=job.clock.now())
+        await asyncio.to_thread(remove_copied_evidence, evidence_copy_path(job.path), scopes)
+        removed += len(scopes)
+    return removed
 
 
 def _back_up_and_prune(job: BackupContext) -> tuple[LedgerBackup, int]:

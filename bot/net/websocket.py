@@ -110,8 +110,9 @@ class WebSocketConnector:
             async def create_connection(self) -> ClientConnection:
                 connection = await super().create_connection()
                 try:
-                    peer = connection.transport.get_extra_info("peername")
-                    require_no_metadata_service(urlsplit(url).hostname or "", peer[0])
+                    # None and "" are peers without an address, such as the other end of a pair of sockets.
+                    if peer := connection.transport.get_extra_info("peername"):
+                        require_no_metadata_service(urlsplit(url).hostname or "", peer[0])
                 except ConfigError:
                     connection.transport.abort()
                     raise

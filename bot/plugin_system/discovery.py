@@ -15,6 +15,7 @@ from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 from bot.core.child_process import INSTALLATION_FOLDER
 from bot.core.errors import ConfigError, PluginError
@@ -51,12 +52,17 @@ class PluginCandidate:
         return f"{self.origin} plugin {self.name} ({self.where})"
 
 
-def discover_plugins(files: Sequence[Path] = ()) -> tuple[PluginCandidate, ...]:
+def discover_plugins(files: Sequence[Path] = (), *, objection: str = "") -> tuple[PluginCandidate, ...]:
     """Return all plugins that could be enabled, ordered by name; imports none of them.
 
-    Raises ConfigError for a missing file, and PluginError where another package hides the built-in plugins.
+    With an ``objection`` the code of single files is not run: loading one raises PluginError with it. Raises
+    ConfigError for a missing file, and PluginError where another package hides the built-in plugins.
     """
-    found = (*built_in_plugins(_built_in_folder()), *installed_plugins(), *map(single_file_plugin, files))
+    found = (
+        *built_in_plugins(_built_in_folder()),
+        *installed_plugins(),
+        *(single_file_plugin(path, objection) for path in files),
+    )
     return tuple(sorted(found, key=lambda candidate: (candidate.name, candidate.origin, candidate.where)))
 
 
@@ -76,12 +82,16 @@ def installed_plugins() -> Iterator[PluginCandidate]:
         yield PluginCandidate(name=point.name, origin=PluginOrigin.INSTALLED, where=where, load=point.load)
 
 
-def single_file_plugin(path: Path) -> PluginCandidate:
-    """Return the plugin in a file, named like the file; raises ConfigError if there is no such Python file."""
+def single_file_plugin(path: Path, objection: str = "") -> PluginCandidate:
+    """Return the plugin in a file, named like the file; raises ConfigError if there is no such Python file.
+
+    Its code is not run if there is an ``objection``.
+    """
     if path.suffix != ".py" or not path.is_file():
         message = f"plugin_files: there is no Python file {path}"
         raise ConfigError(message)
-    return PluginCandidate(name=path.stem, origin=PluginOrigin.FILE, where=str(path), load=partial(_load_file, path))
+    load: Callable[[], object] = partial(_refuse_to_load, objection) if objection else partial(_load_file, path)
+    return PluginCandidate(name=path.stem, origin=PluginOrigin.FILE, where=str(path), load=load)
 
 
 def choose_plugin(name: str, candidates: Sequence[PluginCandidate]) -> PluginCandidate:
@@ -135,6 +145,10 @@ def _built_in_plugin(module: str, path: Path) -> PluginCandidate:
 
 def _distribution_name(point: metadata.EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else "unknown distribution"
+
+
+def _refuse_to_load(objection: str) -> NoReturn:
+    raise PluginError(objection)
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -16,6 +16,7 @@ import pluggy
 from bot.config.loader import check_plugin_names, describe_place
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
+from bot.config.trust import plugin_files_objection
 from bot.core.errors import ConfigError, NotFoundError, PluginError
 from bot.core.plain_text import suggest_names
 from bot.core.plugin_specs import (
@@ -145,7 +146,13 @@ def load_registry(config: Config) -> Registry:
     A plugin that cannot be used is recorded as broken and does not stop the others. Raises ConfigError for a plugin or
     table name that does not exist, and PluginError for a plugin name that two plugins have.
     """
-    return build_registry(config, discover_plugins(config.plugin_files))
+    return build_registry(config, find_plugins(config))
+
+
+def find_plugins(config: Config) -> tuple[PluginCandidate, ...]:
+    """Return all plugins that could be enabled; single files that the user did not trust cannot be loaded."""
+    objection = plugin_files_objection(config.plugin_files, config.sources)
+    return discover_plugins(config.plugin_files, objection=objection)
 
 
 def build_registry(config: Config, found: Sequence[PluginCandidate]) -> Registry:

@@ -27,9 +27,10 @@ ADOPT_REMEDY = "if no other copy of it runs, make it live again with: foxcast ad
 # Not a table of the schema: it describes the file, not what the file records.
 IDENTITY_TABLE = "_folder_identity"
 _MAX_IDENTITY_BYTES = 10_000
-_CREATE_TABLE = f"create table if not exists {IDENTITY_TABLE} (only integer primary key check (only = 1), body text)"
+_CREATE_TABLE = f"create table {{schema}}.{IDENTITY_TABLE} (only integer primary key check (only = 1), body text)"
 _REPLACE = f"insert or replace into {IDENTITY_TABLE} (only, body) values (1, ?)"  # noqa: S608 - made of constants
 _SELECT = f"select body from {IDENTITY_TABLE}"  # noqa: S608 - made of constants
+_IN_SCHEMA = "select 1 from pragma_table_info('intent', ?)"
 # Source: machine-id(5) of systemd: the id is not to be shown, so it is hashed together with a name of ours.
 _MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _MACHINE_HASH_NAME = b"foxcast state folder"
@@ -125,7 +126,8 @@ def ensure_identity(ledger: Path, *, at: datetime) -> IdentityCheck:
 
 def write_identity(database: Database, identity: FolderIdentity) -> None:
     """Write the identity into the ledger, within the caller's transaction if there is one."""
-    database.execute(_CREATE_TABLE)
+    if not _has_table(database, IDENTITY_TABLE):
+        database.execute(_CREATE_TABLE.format(schema=_ledger_schema(database)))
     database.execute(_REPLACE, [_to_text(identity)])
 
 
@@ -183,8 +185,19 @@ def _read_outside(folder: Path) -> FolderIdentity | None:
         raise StoreError(message) from None
 
 
+def _has_table(database: Database, name: str) -> bool:
+    """Return whether a table is in this database or in an attached one."""
+    return database.execute("select 1 from pragma_table_info(?)", [name]).fetchone() is not None
+
+
+def _ledger_schema(database: Database) -> str:
+    """Return under which name the ledger is open: the writer of a ledger has it attached to that of its evidence."""
+    attached = {name for _, name, _ in database.execute("pragma database_list")} - {"main", "temp"}
+    return next((name for name in attached if database.execute(_IN_SCHEMA, [name]).fetchone()), "main")
+
+
 def _read_inside(database: Database) -> FolderIdentity | None:
-    if not database[IDENTITY_TABLE].exists():
+    if not _has_table(database, IDENTITY_TABLE):
         return None
     row = database.execute(_SELECT).fetchone()
     return None if row is None else _from_text(row[0])

@@ -110,7 +110,9 @@ values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'run
 """
 _END_FORECAST = "update forecast set state = :state, detail = :why, ended_at = :at where id = :id and state = 'running'"
 _SELECT_IDENTITY = "select ref, version, forecaster, revision, state, forecast_only from forecast where id = ?"
-_SELECT_TRACE = "select version, price, state, detail, setup, forecast_only from forecast where id = ?"
+_SELECT_TRACE = """
+select version, price, state, detail, setup, forecast_only, evidence_removed_at from forecast where id = ?
+"""
 _TARGETS = "select target from target where version = ?"
 _COMPLETE_FORECAST = """
 update forecast set state = 'done', cutoff = :cutoff, made_at = :made_at, ended_at = :made_at, fitted = :fitted,
@@ -171,6 +173,7 @@ class ForecastTrace:
     """The full record of one forecast; ``forecast`` is None unless ``state`` is done.
 
     ``setup`` is the configuration of its forecaster, None if unknown. ``forecast_only``: it is never submitted.
+    ``evidence_removed_at`` is when its steps, exchanges and pages were deleted, None if they were not.
     """
 
     id: str
@@ -181,6 +184,15 @@ class ForecastTrace:
     trials: tuple[TrialRecord, ...]
     setup: ForecasterSetup | None = None
     forecast_only: bool = False
+    evidence_removed_at: datetime | None = None
+
+    @property
+    def removal_note(self) -> str | None:
+        """Why it can no longer be replayed or explained step by step, as a sentence; None if it can."""
+        if self.evidence_removed_at is None:
+            return None
+        day = f"{self.evidence_removed_at:%Y-%m-%d}"
+        return f"its steps, exchanges and pages were deleted on {day}; predictions, decisions and scores are kept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,7 +465,7 @@ def _read_trace(database: Database, forecast_id: str) -> ForecastTrace:
     if row is None:
         message = f"no forecast {forecast_id} in the ledger"
         raise NotFoundError(message)
-    version, price, state, detail, setup, forecast_only = row
+    version, price, state, detail, setup, forecast_only, removed_at = row
     done = _read_forecasts(database, "get", [forecast_id])
     return ForecastTrace(
         id=forecast_id,
@@ -464,4 +476,5 @@ def _read_trace(database: Database, forecast_id: str) -> ForecastTrace:
         trials=read_trials(database, forecast_id),
         setup=read_setup(database, setup),
         forecast_only=bool(forecast_only),
+        evidence_removed_at=parse_timestamp(removed_at),
     )

@@ -17,10 +17,11 @@ from bot.store.accounts import AccountReadingStore, ProfitStore
 from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.connections import LedgerWriter, ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
-from bot.store.database import DiskReserve, create_incremental_file
+from bot.store.database import DiskReserve
 from bot.store.decisions import DecisionSnapshotReader
 from bot.store.event_log import EventLog
 from bot.store.evidence import EVIDENCE_MIGRATIONS, DocumentStore, evidence_path
+from bot.store.evidence_copies import recover_evidence
 from bot.store.folder_identity import ensure_identity
 from bot.store.forecasts import ForecastStore
 from bot.store.integrity_checks import run_quick_check
@@ -143,8 +144,10 @@ def _prepare_file(path: Path, now: datetime) -> None:
             message = f"{path} is damaged ({health.problems[0].examples[0]}); restore a backup: foxcast db restore"
             raise StoreError(message)
     apply_migrations(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
-    create_incremental_file(evidence_path(path))
-    apply_migrations(evidence_path(path), EVIDENCE_MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
+    if evidence_path(path).exists():
+        apply_migrations(evidence_path(path), EVIDENCE_MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
+    else:
+        recover_evidence(path, at=now)
     ensure_identity(path, at=now)
     DiskReserve(path.parent / BALLAST_FILE).hold()
 

@@ -41,6 +41,7 @@ from bot.api import (
     open_session,
     question_text,
     submit_tool,
+    text_result,
 )
 from plugins.blf import prompt_texts
 from plugins.blf.base_rates import choose_starting_point, trial_prior
@@ -162,7 +163,7 @@ def _can_search(loop: BeliefLoop, settings: BlfSettings) -> bool:
 async def _search_all(loop: BeliefLoop, settings: BlfSettings, raw: Json) -> ToolResult:
     queries = [query for query in raw if isinstance(query, str) and query] if isinstance(raw, list) else []
     if not queries:
-        return ToolResult(observation=StepObservation(text="There was no query to search for."), failed=True)
+        return text_result("There was no query to search for.", failed=True)
     texts: list[str] = []
     documents: tuple[str, ...] = ()
     usage = ModelUsage()

@@ -19,6 +19,7 @@ from datetime import timedelta
 
 from bot.api import RateLimit, VenueSpec, hookimpl
 from plugins.metaculus.account_check import check_account
+from plugins.metaculus.history import read_history
 from plugins.metaculus.paper_record import open_paper
 from plugins.metaculus.question_names import REQUEST_SPACING_S, VENUE
 from plugins.metaculus.reader import open_reader
@@ -55,6 +56,7 @@ def foxcast_venues() -> list[VenueSpec[MetaculusSettings]]:
             settings=MetaculusSettings,
             hosts=("metaculus.com",),
             reader=open_reader,
+            read_history=read_history,
             paper=open_paper,
             writer=open_writer,
             check=check_account,

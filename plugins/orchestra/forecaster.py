@@ -35,8 +35,7 @@ from bot.api import (
 from plugins.orchestra import lessons, subagent_kinds
 from plugins.orchestra.aggregation import AnswerRationale, SelfAggregation
 from plugins.orchestra.lessons import ForecastLesson
-from plugins.orchestra.orchestrator_actions import OrchestratorActions
-from plugins.orchestra.orchestrator_tools import MAX_CRITIQUES, SUBAGENTS_TOOL
+from plugins.orchestra.orchestrator_actions import MAX_CRITIQUES, SUBAGENTS_TOOL, OrchestratorActions
 from plugins.orchestra.settings import OrchestraSettings
 from plugins.orchestra.shared_memory import MEMORY_TOOL as MEMORY
 from plugins.orchestra.shared_memory import SharedMemory

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache
 
 from bot.api import (
+    CRITIC_ROLE,
+    LESSON_ACTION,
     SUBMIT,
     BeliefLoop,
     ForecastCritic,
@@ -20,34 +24,43 @@ from bot.api import (
     ToolDefinition,
     ToolResult,
     UnreadableAnswer,
+    answer_tool,
+    object_schema,
     read_word,
     require_text,
     submit_tool,
+    text_field,
+    text_result,
+    word_field,
 )
 from plugins.orchestra import lessons, shared_memory
 from plugins.orchestra.lessons import ForecastLesson
-from plugins.orchestra.orchestrator_tools import (
-    ANSWER_CHARS,
-    CRITIC_TOOL,
-    DRAFT_CHARS,
-    GUIDANCE_ANSWER_TOOL,
-    LESSON_CHARS,
-    LESSONS_TOOL,
-    MOST_RUNS,
-    NOTE_TOOL,
-    RUN_TOOL,
-    SUBAGENTS_TOOL,
-    SubagentQuery,
-    orchestrator_tools,
-)
+from plugins.orchestra.shared_memory import NAME_CHARS, memory_tool
 from plugins.orchestra.subagent_pool import CREATE_TOOL, ORCHESTRATOR, TASK_CHARS, SubagentPool
 from plugins.orchestra.subagent_run import MADE_BY, OrchestraContext, RunEnd, SubagentProfile, SubagentRun
 
+RUN_TOOL, SUBAGENTS_TOOL, GUIDANCE_ANSWER_TOOL = "run_subagents", "subagents", "answer_guidance"
+CRITIC_TOOL, LESSONS_TOOL, NOTE_TOOL = CRITIC_ROLE, "lessons", LESSON_ACTION
+# Runs that one action may begin.
+MOST_RUNS = 10
+# A model that asks for more second opinions than these avoids deciding.
+MAX_CRITIQUES = 3
+DRAFT_CHARS = 2500
+ANSWER_CHARS = 1000
+LESSON_CHARS = 600
 # A request for guidance stays open for this many actions of the orchestrator that do not answer it.
 GUIDANCE_PATIENCE = 2
 # Actions as large as the last one that must still fit into the trial's own limit of tokens: the present one, which is
 # not counted yet, the submission, and the growth of prompts.
 MOVES_AHEAD = 4
+
+
+class SubagentQuery(StrEnum):
+    """The operations on subagents besides making and running them."""
+
+    LIST = "list"
+    STATUS = "status"
+    DELETE = "delete"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,7 +87,7 @@ class OrchestratorActions:
         """Make the tools once: all that the orchestrator will ever be offered, submitting last."""
         submit = submit_tool(self.context.question, self.loop.answer_format, self.context.answer_settings.submit_margin)
         research = self.context.all_tools() if self.context.settings.orchestrator_tools else []
-        self.tools = (self.pool.create_tool(), *orchestrator_tools(), *research, submit)
+        self.tools = (self.pool.create_tool(), *_fixed_tools(), *research, submit)
 
     @property
     def is_enough(self) -> bool:
@@ -91,7 +104,7 @@ class OrchestratorActions:
             return self.tools[-1:]
         now = {tool.name for tool in self.context.tools()} if self.context.settings.orchestrator_tools else set[str]()
         now |= {SUBMIT, *([CREATE_TOOL] if self.pool.can_create and self.pool.turns_left else [])}
-        now |= {tool.name for tool in orchestrator_tools() if self._is_useful(tool.name)}
+        now |= {tool.name for tool in _fixed_tools() if self._is_useful(tool.name)}
         return tuple(tool for tool in self.tools if tool.name in now)
 
     def is_evidence(self, move: ModelAction, result: ToolResult) -> bool:
@@ -123,7 +136,7 @@ class OrchestratorActions:
             result = await self._run_action(move)
         except UnreadableAnswer as error:
             text = f"{move.name} was not done: {error}"
-            result = ToolResult(observation=StepObservation(text=text), failed=True)
+            result = text_result(text, failed=True)
         late = [run for run in waiting if run.end is RunEnd.WAITING and self._loses_patience(run)]
         for run in late:
             run.resume(None)
@@ -145,7 +158,7 @@ class OrchestratorActions:
 
     async def _create(self, arguments: Mapping[str, Json]) -> ToolResult:
         agent = self.pool.create(arguments)
-        return _text_result(f"{agent.name} is ready: {_describe_limits(agent)}.")
+        return text_result(f"{agent.name} is ready: {_describe_limits(agent)}.")
 
     async def _run(self, arguments: Mapping[str, Json]) -> ToolResult:
         jobs = arguments.get("runs")
@@ -158,13 +171,13 @@ class OrchestratorActions:
     async def _query(self, arguments: Mapping[str, Json]) -> ToolResult:
         operation = read_word(SubagentQuery, arguments.get("operation"), "operation")
         if operation is SubagentQuery.LIST:
-            return _text_result("\n".join(self._status(agent) for agent in self.pool.agents.values()))
+            return text_result("\n".join(self._status(agent) for agent in self.pool.agents.values()))
         agent = self.pool.agent(arguments.get("name"))
         if operation is SubagentQuery.STATUS:
             runs = [run.result_text() for run in self.pool.runs if run.agent is agent]
-            return _text_result("\n".join([self._status(agent), *runs]))
+            return text_result("\n".join([self._status(agent), *runs]))
         self.pool.delete(agent)
-        return _text_result(f"{agent.name} is deleted.")
+        return text_result(f"{agent.name} is deleted.")
 
     async def _answer(self, arguments: Mapping[str, Json]) -> ToolResult:
         agent = self.pool.agent(arguments.get("name"))
@@ -185,12 +198,12 @@ class OrchestratorActions:
         found = lessons.search_lessons(
             self.lessons, require_text(arguments, "text", LESSON_CHARS), self.context.settings.lessons_shown
         )
-        return _text_result(lessons.lessons_text(found) if found else "no lesson has these words")
+        return text_result(lessons.lessons_text(found) if found else "no lesson has these words")
 
     async def _keep_note(self, arguments: Mapping[str, Json]) -> ToolResult:
         require_text(arguments, "text", LESSON_CHARS)
         self.notes_written += 1
-        return _text_result("written down")
+        return text_result("written down")
 
     async def _use_memory(self, arguments: Mapping[str, Json]) -> ToolResult:
         return self.context.memory.use(ORCHESTRATOR, arguments, step=self.context.moves)
@@ -203,7 +216,7 @@ class OrchestratorActions:
                 self.tokens += _count_tokens(step.usage)
                 self.context.steps_made += 1
                 await self.pass_on_step(step)
-        return _text_result("\n\n".join(run.result_text() for run in runs))
+        return text_result("\n\n".join(run.result_text() for run in runs))
 
     def _step(self, run: SubagentRun, turn: LoopTurn) -> Step:
         """Return a turn of a subagent as a step of the trial: the belief is the orchestrator's."""
@@ -255,10 +268,51 @@ def _count_tokens(usage: ModelUsage) -> int:
     return usage.tokens_in + usage.tokens_out
 
 
-def _text_result(text: str) -> ToolResult:
-    return ToolResult(observation=StepObservation(text=text))
-
-
 def _join_results(first: ToolResult, second: ToolResult) -> ToolResult:
     text = f"{first.observation.text}\n\n{second.observation.text}"
     return replace(first, observation=replace(first.observation, text=text))
+
+
+@cache
+def _fixed_tools() -> tuple[ToolDefinition, ...]:
+    """Return the tools whose schema never changes, in the order in which they are offered."""
+    name: dict[str, Json] = {"name": text_field(NAME_CHARS)}
+    lesson: dict[str, Json] = {"text": text_field(LESSON_CHARS)}
+    runs: Json = {
+        "type": "array",
+        "items": object_schema({**name, "task": text_field(TASK_CHARS)}),
+        "minItems": 1,
+        "maxItems": MOST_RUNS,
+    }
+    return (
+        answer_tool(
+            RUN_TOOL,
+            "Run subagents on tasks, as many at the same time as allowed, and get their reports. One subagent may get "
+            "several tasks: each is a run that knows nothing of the others.",
+            {"runs": runs},
+        ),
+        answer_tool(
+            SUBAGENTS_TOOL,
+            "list all subagents, see the status of one, or delete one to make room for another; its reports are kept.",
+            {"operation": word_field(SubagentQuery), **name},
+            required=("operation",),
+        ),
+        answer_tool(
+            GUIDANCE_ANSWER_TOOL,
+            "Answer a subagent that asked for guidance; it continues at once.",
+            {**name, "answer": text_field(ANSWER_CHARS)},
+        ),
+        memory_tool(),
+        answer_tool(
+            CRITIC_TOOL,
+            f"Have a critic who did none of the work review your draft and all reports, {MAX_CRITIQUES} times at most.",
+            {"draft": text_field(DRAFT_CHARS, "your case, and the answer that you lean to")},
+        ),
+        answer_tool(LESSONS_TOOL, "Search the lessons from earlier forecasts for words.", lesson),
+        answer_tool(
+            NOTE_TOOL,
+            "Write down what would help with other questions. Later runs can read it at once, as an unconfirmed note; "
+            "it becomes a lesson once this question is resolved.",
+            lesson,
+        ),
+    )

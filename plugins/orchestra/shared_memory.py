@@ -14,7 +14,6 @@ from enum import StrEnum
 
 from bot.api import (
     Json,
-    StepObservation,
     ToolDefinition,
     ToolResult,
     UnreadableAnswer,
@@ -24,6 +23,7 @@ from bot.api import (
     read_word,
     require_text,
     text_field,
+    text_result,
     word_field,
 )
 
@@ -120,7 +120,7 @@ class SharedMemory:
             self.uses[operation] += 1
             return self._use(operation, author, arguments, step)
         except UnreadableAnswer as error:
-            return ToolResult(observation=StepObservation(text=str(error)), failed=True)
+            return text_result(str(error), failed=True)
 
     def newest_text(self, most: int = MAX_SHOWN) -> str:
         """Return the newest entries in full."""
@@ -133,13 +133,13 @@ class SharedMemory:
                 category = read_word(MemoryCategory, arguments.get("category"), "category")
                 task = parsing.read_text(arguments.get("task"), TASK_CHARS)
                 name = self.add_entry(author=author, category=category, task=task, text=text, step=step)
-                return _text_result(f"stored as {name}")
+                return text_result(f"stored as {name}")
             case MemoryOperation.UPDATE:
                 return self._update(author, arguments, step)
             case MemoryOperation.GET:
                 return _fenced_result(self._entry(arguments).whole)
             case MemoryOperation.STATS | MemoryOperation.CATEGORIES:
-                return _text_result(self._counts(operation))
+                return text_result(self._counts(operation))
             case _:
                 return _list_result(list(self._chosen(operation, arguments)))
 
@@ -152,7 +152,7 @@ class SharedMemory:
         if arguments.get("category") is not None:
             category = read_word(MemoryCategory, arguments["category"], "category")
         self.entries[found.name] = replace(found, text=text, category=category, changed=step)
-        return _text_result(f"{found.name} changed")
+        return text_result(f"{found.name} changed")
 
     def _entry(self, arguments: Mapping[str, Json]) -> MemoryEntry:
         found = self.entries.get(parsing.read_text(arguments.get("entry"), 10).upper())
@@ -226,7 +226,7 @@ def memory_tool() -> ToolDefinition:
 def _list_result(found: Sequence[MemoryEntry]) -> ToolResult:
     """Return entries: whole ones as far as there is room, and of the others a line each."""
     if not found:
-        return _text_result("nothing of that kind is in the shared memory")
+        return text_result("nothing of that kind is in the shared memory")
     parts, room = list[str](), WHOLE_CHARS
     for entry in found[:MAX_SHOWN]:
         room -= len(entry.whole)
@@ -237,8 +237,4 @@ def _list_result(found: Sequence[MemoryEntry]) -> ToolResult:
 
 def _fenced_result(text: str, more: str = "") -> ToolResult:
     # An entry may repeat what its author read on the web, so it is as untrusted as the page itself.
-    return _text_result(fence_text(text, "shared memory") + more)
-
-
-def _text_result(text: str) -> ToolResult:
-    return ToolResult(observation=StepObservation(text=text))
+    return text_result(fence_text(text, "shared memory") + more)

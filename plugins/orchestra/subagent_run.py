@@ -17,7 +17,6 @@ from bot.api import (
     ModelAction,
     Question,
     StartingPoint,
-    StepObservation,
     ToolDefinition,
     ToolResult,
     TrialContext,
@@ -32,6 +31,7 @@ from bot.api import (
     parsing,
     question_text,
     run_loop,
+    text_result,
 )
 from plugins.orchestra import shared_memory
 from plugins.orchestra.settings import OrchestraSettings
@@ -301,7 +301,7 @@ class SubagentRun:
         if move.name == shared_memory.MEMORY_TOOL:
             return self.context.memory.use(self.agent.name, move.arguments, step=self.context.moves)
         if move.name not in self.agent.tools:
-            return ToolResult(observation=StepObservation(text=f"You were not given {move.name}."), failed=True)
+            return text_result(f"You were not given {move.name}.", failed=True)
         return await self.context.context.use_tool(move.name, move.arguments)
 
     def _fault(self, move: ModelAction) -> str | None:

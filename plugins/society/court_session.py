@@ -102,7 +102,13 @@ class CourtSession:
         self._tools_by_format: dict[bool, dict[str, ToolDefinition]] = {}
 
     def _joined(self, agent: ScenarioAgent) -> CourtParticipant:
-        person = _create_participant(agent)
+        person = CourtParticipant(
+            name=agent.name,
+            label=f"The {agent.name.replace('_', ' ')}",
+            part=agent.system_message,
+            roles=(agent.role or agent.name,),
+            side=agent.side,
+        )
         return self.participants.join(person) if agent.capabilities.llm else person
 
     async def moves(self) -> AsyncGenerator[Step, None]:
@@ -267,9 +273,8 @@ class CourtSession:
             if turn < move.max_turns:
                 answer = f"{receiver.label} answered:\n{fence_text(_statement_text(receiver, filled), receiver.name)}"
                 back = await self._ask_participant(initiator, at, answer, MessageKind.TEXT)
-                yield self._outcome(
-                    initiator, with_message_kind(move, MessageKind.TEXT), back, message=answer, by=receiver.name
-                )
+                words = move.model_copy(update={"kind": MessageKind.TEXT})
+                yield self._outcome(initiator, words, back, message=answer, by=receiver.name)
                 message = f"{initiator.label} answers:\n{fence_text(_statement_text(initiator, back), initiator.name)}"
 
     async def _to_jury(self, at: PlacedMove) -> AsyncGenerator[MoveOutcome, None]:
@@ -445,22 +450,6 @@ class CourtSession:
             **(more or {}),
         }
         return self.variables.fill(text, known, unset, fenced=fenced)
-
-
-def with_message_kind(move: ScenarioMove, kind: MessageKind) -> ScenarioMove:
-    """Return the move with another kind, for the statements of its initiator in between."""
-    return move.model_copy(update={"kind": kind})
-
-
-def _create_participant(agent: ScenarioAgent) -> CourtParticipant:
-    roles = (agent.role or agent.name,)
-    return CourtParticipant(
-        name=agent.name,
-        label=f"The {agent.name.replace('_', ' ')}",
-        part=agent.system_message,
-        roles=roles,
-        side=agent.side,
-    )
 
 
 def _statement_text(person: CourtParticipant, filled: StructuredAnswer[AgentStatement]) -> str:

@@ -36,6 +36,7 @@ from bot.api import (
     open_session,
     parsing,
     question_text,
+    text_result,
 )
 from plugins.solo import answer_rules, own_tools, prompt_texts
 from plugins.solo.earlier_forecast import EarlierForecast, load_earlier_forecast
@@ -174,7 +175,7 @@ class _SoloTrial:
         self._last = move.name
         match move.name:
             case own_tools.THINK:
-                return ToolResult(observation=StepObservation(text="Noted."))
+                return text_result("Noted.")
             case own_tools.UPDATE:
                 return self._update(move.arguments)
             case own_tools.FEEDBACK:
@@ -207,7 +208,7 @@ class _SoloTrial:
         said = {**arguments, "update_reasoning": answer_rules.join_reasons(arguments, self.settings.max_words)}
         merge = apply_belief_update(loop.state, said, loop.answer_format, margin=self.settings.margin)
         if merge.kept_old:
-            return ToolResult(observation=StepObservation(text=merge.note), failed=True)
+            return text_result(merge.note, failed=True)
         # A number stated before any research is not an answer.
         stated = replace(merge.state, informed=loop.state.informed or loop.seen_evidence)
         loop.state, notes = self._apply_rules(stated, arguments)
@@ -216,7 +217,7 @@ class _SoloTrial:
             merge.note,
             f"Your belief now\n{format_belief_state(loop.state, loop.answer_format)}",
         )
-        return ToolResult(observation=StepObservation(text="\n".join(filter(None, notes_and_belief))))
+        return text_result("\n".join(filter(None, notes_and_belief)))
 
     def _apply_rules(self, state: BeliefState, arguments: Mapping[str, Json]) -> tuple[BeliefState, tuple[str, ...]]:
         """Return a belief after the rules, and what they changed."""

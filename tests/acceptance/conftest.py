@@ -60,9 +60,11 @@ class FoxcastInstallation:
 
     @property
     def environment(self) -> dict[str, str]:
-        hidden = ("FOXCAST_", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
+        hidden = ("FOXCAST_", "XDG_", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-        return {**kept, "HOME": str(self.folder), "PYTHONPATH": str(AS_INSTALLED), **self.extra}
+        # Named, so that its plugin files need no trust: tests/acceptance/test_trust.py leaves that out.
+        named = {"FOXCAST_CONFIG": self.config.name} if self.config.exists() else {}
+        return {**kept, **named, "HOME": str(self.folder), "PYTHONPATH": str(AS_INSTALLED), **self.extra}
 
     def __call__(self, *arguments: object, timeout: float = 60) -> CommandResult:
         done = subprocess.run(

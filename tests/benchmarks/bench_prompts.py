@@ -24,6 +24,8 @@ from tests.integration.provider_installations import FAMILIES, MINDS, rain_quest
 
 NINE = [("web_search", {"query": f"rain {number}"}) for number in range(1, 10)]
 ANSWER_S = 0.2
+# US dollars per million tokens, as in the example of config.toml.
+PRICE_IN, PRICE_CACHED, PRICE_OUT = 1.25, 0.31, 10.0
 
 
 def _runs(*names: str) -> list[Json]:
@@ -56,6 +58,7 @@ def _orchestra_plan() -> ReplyFunction:
 
 
 PLANS: Mapping[str, ReplyFunction] = {
+    "blf": play_moves(*NINE),
     "solo": play_moves(*NINE[:6], ("update", {}), ("think", {}), ("feedback", {"doubt": "the wind"}), *NINE[6:]),
     "orchestra": _orchestra_plan(),
 }
@@ -75,11 +78,17 @@ class PromptShare:
     seconds: float
     refused: int
 
+    @property
+    def cost_usd(self) -> float:
+        """What all of it costs at the reference prices."""
+        uncached = self.tokens_in - self.tokens_cached
+        return (uncached * PRICE_IN + self.tokens_cached * PRICE_CACHED + self.tokens_out * PRICE_OUT) / 1e6
+
     def __str__(self) -> str:
         return (
             f"{self.calls} calls, shared prefix {self.shared:.2f} at the least, {self.uncached:.0%} sent anew, "
             f"{self.tokens_in:,} tokens in ({self.tokens_in - self.tokens_cached:,} uncached), "
-            f"{self.tokens_out:,} out, {self.cacheable:.1%} cacheable, {self.seconds:.1f} s, "
+            f"{self.tokens_out:,} out, {self.cost_usd:.4f} USD, {self.cacheable:.1%} cacheable, {self.seconds:.1f} s, "
             f"{self.refused} refused"
         )
 

@@ -47,6 +47,8 @@ def play(asked: CompletionRequest) -> ScriptedReply:
 
 async def foxcast(folder: Path, *arguments: str) -> tuple[int, str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FOXCAST_", "COLUMNS"))}
+    # Named, so that its plugin files need no trust.
+    kept["FOXCAST_CONFIG"] = "config.toml"
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(COMMAND, *arguments, cwd=folder, env=kept, stdout=pipe, stderr=pipe)
     out, err = await process.communicate()

@@ -43,7 +43,7 @@ async def test_every_forecaster_is_answered_without_a_refusal(family: str, mind:
         assert opened.double.prefix_breaks == 0
 
 
-@pytest.mark.parametrize("mind", ["team", "solo", "orchestra"])
+@pytest.mark.parametrize("mind", MINDS)
 async def test_of_a_trial_at_full_length_four_fifths_come_from_the_cache(mind: str, tmp_path: Path) -> None:
     script = PLANS.get(mind, SimulatedModel(habits=ModelBehaviour()).answer)
     async with served(tmp_path, FAMILIES["openai"], script) as opened:

@@ -170,8 +170,9 @@ def _read_function(folder: Path, source: Path, name: str) -> list[str]:
     mutants = folder / "mutants"
     start, end = json.loads((mutants / f"{source}.spans").read_text())["spans"][name.rpartition(".")[2]]
     lines = [line.strip() for line in (mutants / source).read_text().splitlines()[start - 1 : end]]
-    short = name.rpartition(".")[2]
-    return [line.replace(short, short.partition("__mutmut_")[0]) for line in lines]
+    mangled = name.rpartition(".")[2]
+    plain = mangled.partition("__mutmut_")[0].removeprefix("x_").rpartition("ǁ")[2]
+    return [line.replace(mangled, plain) for line in lines]
 
 
 def format_results(results: Sequence[ModuleResult]) -> Iterator[str]:

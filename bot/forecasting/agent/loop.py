@@ -37,6 +37,7 @@ from bot.forecasting.agent.chat_session import ActionCheck, ChatSession, TurnRes
 from bot.forecasting.agent.compaction import compact_belief_state
 from bot.forecasting.agent.parsing import ModelAction, UnreadableAnswer, read_text
 from bot.forecasting.agent.prompt_texts import SUBMIT, join_tool_names
+from bot.forecasting.agent.tool_schemas import text_result
 
 ActionFunction = Callable[[ModelAction], Awaitable[ToolResult]]
 
@@ -197,10 +198,10 @@ class _LoopRun:
 
     async def _execute_action(self, action: ModelAction, times: int) -> ToolResult:
         if not self._is_offered(action.name):
-            return _failed_result(self._explain_not_offered(action))
+            return text_result(self._explain_not_offered(action), failed=True)
         if times > 1:
-            return _failed_result(
-                f"You have made this very call of {action.name} before; its result is above. Do another."
+            return text_result(
+                f"You have made this very call of {action.name} before; its result is above. Do another.", failed=True
             )
         return await self.settings.act(action)
 
@@ -262,10 +263,6 @@ class _LoopRun:
 def drop_empty(*notes: str) -> tuple[str, ...]:
     """Return the notes that are not empty."""
     return tuple(note for note in notes if note)
-
-
-def _failed_result(text: str) -> ToolResult:
-    return ToolResult(observation=StepObservation(text=text), failed=True)
 
 
 SEARCH_TOOL = "web_search"

@@ -1,4 +1,4 @@
-"""Tools that a forecaster offers to its models: JSON schemas of their arguments, and how the arguments are read."""
+"""Tools that a forecaster offers to its models: JSON schemas of arguments, how these are read, and results in words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
+from bot.core.beliefs import StepObservation, ToolResult
 from bot.core.language_models import ToolDefinition
 from bot.core.values import Json
 from bot.forecasting.agent import parsing
@@ -13,6 +14,11 @@ from bot.forecasting.agent import parsing
 WordEnum = TypeVar("WordEnum", bound=StrEnum)
 
 _WORD_CHARS = 40
+
+
+def text_result(text: str, *, failed: bool = False) -> ToolResult:
+    """Return the result of a forecaster's own tool: words for the model, and nothing to record besides."""
+    return ToolResult(observation=StepObservation(text=text), failed=failed)
 
 
 def object_schema(properties: Mapping[str, Json], *, required: Sequence[str] | None = None) -> dict[str, Json]:

@@ -25,6 +25,7 @@ from bot.simulator.laboratory.staleness import FollowedForecasts, follow_forecas
 from bot.simulator.laboratory.trial_runner import file_name_of, open_laboratory, run_forecaster
 from bot.simulator.network import NetworkEventLoop
 from bot.simulator.world.news import ArticleKind, HostileTrick, NewsArticle, NewsGenerator
+from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 
 
@@ -108,9 +109,9 @@ def run_job(job: ForecasterJob) -> ForecasterAnswers:
             if done.audit is not None:
                 answers = replace(answers, leaks=count_leaks(done.audit, cases, servers.news_server.news))
             if job.setup.is_calibrated:
-                record = CalibrationLedger(
-                    path=job.folder / f"{file_name_of(answers.name)}-gate.sqlite", clock=clock, calendar=world.calendar
-                )
+                gate = job.folder / f"{file_name_of(answers.name)}-gate"
+                gate.mkdir(mode=0o700)
+                record = CalibrationLedger(path=gate / LEDGER_FILE, clock=clock, calendar=world.calendar)
                 answers = replace(
                     answers, corrected=await calibrate_answers(record, cases, answers.pooled_answers(job.setup.trials))
                 )

@@ -46,6 +46,8 @@ model = "pit:other"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith("FOXCAST_")]:
         monkeypatch.delenv(name)
+    # Named, so that its plugin files need no trust.
+    monkeypatch.setenv("FOXCAST_CONFIG", "config.toml")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text(CONFIG)
     (tmp_path / "pit.py").write_text(PIT)

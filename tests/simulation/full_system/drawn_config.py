@@ -66,9 +66,9 @@ PINNED: Mapping[str, str] = {
 }
 # Of keys whose whole range says nothing: how often they are drawn, and between which values.
 RANGES: Mapping[str, tuple[float, float, float]] = {
-    "caps.per_order": (0.8, 4.0, 14.0),
-    "caps.per_question": (0.4, 6.0, 25.0),
-    "caps.per_event": (0.5, 6.0, 25.0),
+    "caps.per_order": (0.8, 3.0, 10.0),
+    "caps.per_question": (0.5, 5.0, 15.0),
+    "caps.per_event": (0.5, 5.0, 15.0),
     "caps.per_creator": (0.15, 30.0, 200.0),
     "caps.per_category": (0.15, 30.0, 200.0),
     "caps.per_day": (0.7, 15.0, 60.0),
@@ -94,7 +94,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "venues.*.settings.close_margin_s": (0.2, 30.0, 3_600.0),
     "venues.polymarket.settings.ends_after_h": (0.3, 0.5, 6.0),
     "paper.delay_s": (0.3, 0.0, 60.0),
-    "policy.stale_after_h": (0.7, 4.0, 72.0),
+    "policy.stale_after_h": (0.8, 2.0, 24.0),
     "policy.min_gap_h": (0.4, 0.2, 6.0),
     "policy.price_move": (0.5, 0.1, 0.6),
     "daemon.lease_s": (0.5, 30.0, 900.0),

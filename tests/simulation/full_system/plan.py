@@ -58,6 +58,8 @@ ARM_AMOUNTS: Mapping[str, tuple[float, float]] = {
 # their titles; and a configuration that is changed in mid-run.
 SECOND_FORECASTER, EXCLUDING, CHANGING = 1 / 3, 1 / 3, 1 / 2
 EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0", "ship 2", "race 1")
+# How an event with several markets is asked at Polymarket: with one question for each market they share the caps of it.
+GROUPINGS = ("choice", "markets")
 ORDER_TYPES = ("FAK", "FAK", "FOK", "GTD", "GTD")
 # An order that rests there does so for four minutes at least.
 LEAST_LIFETIME_S = 240.0
@@ -134,7 +136,8 @@ class SimulationTraits:
 
     At the venues in ``approving`` a person approves each submission. Venues are armed for ``armed_days`` at a time,
     with ``arm_amounts``. ``has_second``: a second forecaster is scored. Questions with one of the words in ``excluded``
-    are left out. The configuration changes with the first life after ``changes_at_s``.
+    are left out. The configuration changes with the first life after ``changes_at_s``. ``grouping`` is how Polymarket's
+    events are asked.
     """
 
     modes: Mapping[str, str]
@@ -154,6 +157,7 @@ class SimulationTraits:
     has_second: bool = False
     excluded: tuple[str, ...] = ()
     changes_at_s: float = math.inf
+    grouping: str = "choice"
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -204,6 +208,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     amounts = {name: round(float(stream.uniform(*bounds)), 2) for name, bounds in ARM_AMOUNTS.items()}
     second, excludes = bool(stream.random() < SECOND_FORECASTER), bool(stream.random() < EXCLUDING)
     words = tuple(word for word in EXCLUDED_WORDS if stream.random() < 1 / 4)
+    grouping = GROUPINGS[int(SeededRandom(plan.seed).stream("grouping").integers(len(GROUPINGS)))]
     changes, share = bool(stream.random() < CHANGING), float(stream.uniform(0.1, 0.7))
     return {
         "drawn": True,
@@ -212,6 +217,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "arm_amounts": amounts,
         "has_second": second,
         "excluded": words if excludes else (),
+        "grouping": grouping,
         "changes_at_s": plan.days * DAY_S * share if changes else math.inf,
     }
 
@@ -262,6 +268,7 @@ def _venue_table(
     if name == "polymarket":
         settings |= {"min_volume": 0.0, "min_liquidity": 0.0}
         if traits.signs:
+            settings["grouping"] = traits.grouping
             settings |= {"order_type": traits.order_type, "order_lifetime_s": traits.signed_lifetime_s}
             settings |= {"signer_per_order": CAPS["per_order"], "signer_per_day": traits.signed_a_day}
     found: dict[str, Any] = {

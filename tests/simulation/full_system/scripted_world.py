@@ -245,7 +245,7 @@ class _ScriptedStage:
 
     # The world
 
-    def _open(self, asked: ScriptedQuestion) -> Callable[[Prices], object]:
+    def _open(self, asked: ScriptedQuestion) -> Callable[[Prices | None], object]:
         """Open a question at its venue; return how its price is set, or how it ends where the price is an outcome."""
         opened = {"manifold": self._open_market, "metaculus": self._ask, "polymarket": self._open_books}
         return opened[asked.venue](asked)

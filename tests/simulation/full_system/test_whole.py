@@ -83,16 +83,17 @@ def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("mutant", "days"),
+    ("mutant", "first", "days"),
     [
-        ("no-audit", "0.4"),
-        ("any-version", "3"),
-        pytest.param("yes-is-no", "3", marks=pytest.mark.slow),
-        pytest.param("never-resolved", "3", marks=pytest.mark.slow),
+        ("no-audit", "101", "0.4"),
+        ("any-version", "7", "3"),
+        ("leases-run-out", "33", "0.1"),
+        pytest.param("yes-is-no", "101", "3", marks=pytest.mark.slow),
+        pytest.param("never-resolved", "101", "3", marks=pytest.mark.slow),
     ],
 )
-def test_a_planted_bug_is_found_and_the_seed_told(mutant: str, days: str) -> None:
-    found = run_simulate_command("--first", "101", "--seeds", "3", "--days", days, "--mutant", mutant, "--until-found")
+def test_a_planted_bug_is_found_and_the_seed_told(mutant: str, first: str, days: str) -> None:
+    found = run_simulate_command("--first", first, "--seeds", "3", "--days", days, "--mutant", mutant, "--until-found")
     assert found.returncode == 1
     assert "VIOLATED" in found.stdout
     assert f"MUTANT={mutant}" in found.stdout
@@ -118,6 +119,9 @@ def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
     assert build_scoreboard([line, mutant, missed], known)["mutants"]["no-audit"] is None
     assert "1 found and mended, 0 known, 1 not looked into" in markdown_table(board)
     assert board["memory"] == []
+    form = {"metamorphic": "sides", "compared": 31, "seed": 1, "mutant": None, "commit": "c0ffee", "violations": ["x"]}
+    forms = build_scoreboard([line, form, {**form, "mutant": "whole-mana", "violations": ["y"]}], known)
+    assert (forms["acts compared"], [one["says"] for one in forms["violations"]["open"]]) == (31, ["x"])
     held = {"10": 310.0, "0": 100.0, "1": 110.0, "2": 200.0, "3": 210.0, "4": 220.0, "5": 230.0, "9": 300.0}
     soaked = build_scoreboard([{**line, "days": 200.0, "memory_mb": held}], known)
     assert "| Memory, seed 11 | 105, 205, 225, 305 MB in the quarters of 200 days (medians) |" in markdown_table(soaked)

@@ -79,9 +79,9 @@ class VenueEvents:
     async def run_events(self) -> None:
         """Let things happen, for ever."""
         events: tuple[tuple[float, Callable[[], object]], ...] = (
-            (0.60, self._trade),
-            (0.78, self._resolve),
-            (0.80, self._resolve_again),
+            (0.55, self._trade),
+            (0.73, self._resolve),
+            (0.75, self._resolve_again),
             (0.85, self._edit),
             (0.89, self._be_slow),
             (0.95, self._open_market),

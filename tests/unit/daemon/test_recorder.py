@@ -124,5 +124,5 @@ async def test_a_disk_that_takes_no_word_still_says_why(ledger: Ledger, tmp_path
 async def _allow_no_growth(ledger: Ledger) -> None:
     """Let SQLite itself refuse any further page, as a disk does that is full."""
     await ledger.events.writer.run(
-        lambda database: database.execute("pragma max_page_count = 1").fetchone()  # at least what there is
+        lambda database: database.execute("pragma attached.max_page_count = 1").fetchone()  # at least what there is
     )

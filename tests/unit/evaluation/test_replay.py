@@ -22,6 +22,7 @@ from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayResul
 from bot.forecasting.aggregation import PoolingMethod
 from bot.store.documents import compress_document
 from bot.store.evidence import EvidenceReader, evidence_path, put_evidence
+from bot.store.evidence_packing import remove_evidence
 from bot.store.forecasts import ForecastStart
 from bot.testing.models import ScriptedModelProvider, text_completion
 from plugins.blf.forecaster import BlfForecaster
@@ -320,3 +321,11 @@ async def test_what_was_made_before_a_prompt_that_changed_is_kept(forecast_runs:
 async def test_another_seed_alone_is_named(forecast_runs: ForecastRunFixture) -> None:
     forecast = await forecast_runs.forecast(question())
     assert first(await again(forecast_runs, forecast.id, seed=2)).part == "seed"
+
+
+async def test_what_was_deleted_cannot_be_replayed_and_says_so(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    documents = forecast_runs.ledger.documents
+    await remove_evidence(documents.writer, documents.readers, [forecast.id], at=forecast.made_at)
+    with pytest.raises(NotFoundError, match="can no longer be replayed: its steps, exchanges and pages were deleted"):
+        await again(forecast_runs, forecast.id)

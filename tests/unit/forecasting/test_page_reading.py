@@ -63,7 +63,7 @@ async def test_live_any_public_address_is_read_from_the_first_step_on(
         ("https://me:0.3@agency.example/", "user name"),
         ("ftp://agency.example/", "not an address of the web"),
         ("http://10.0.0.1/", "private network"),
-        ("http://169.254.169.254/latest/meta-data/", "link-local"),
+        ("http://169.254.169.254/latest/meta-data/", "the metadata service of a cloud"),
         ("http://[::1]/", "this machine"),
         ("http://localhost/", "name of a private network"),
         ("http://printer.local/", "name of a private network"),

@@ -150,3 +150,64 @@ def _growth(belief: float, cash: float, offers: Sequence[ShareOffer], shares: fl
     if paid >= cash:
         return -math.inf
     return belief * math.log(cash - paid + held) + (1.0 - belief) * math.log(cash - paid)
+
+
+def test_the_bankroll_of_a_share_counts_both_sides_at_the_price_of_yes() -> None:
+    held = {"a": HeldShares(yes=10.0, no=4.0), "b": HeldShares(no=20.0), "gone": HeldShares(yes=7.0, no=9.0)}
+    bankroll = KellyBankroll(cash=100.0, held=held).scaled_to_share(0.25, {"a": 0.3, "b": 0.6})
+    # Worth 10 x .3 + 4 x .7 + 20 x .4 = 13.8, and nothing without a price: a quarter of 100 less three quarters of it.
+    assert bankroll.cash == pytest.approx(0.25 * 100.0 - 0.75 * 13.8)
+    assert bankroll.held == held
+    assert KellyBankroll(cash=100.0, held=held).scaled_to_share(1.0, {"a": 0.3}).cash == 100.0
+
+
+def test_the_scenarios_of_no_are_those_of_yes_the_other_way_round() -> None:
+    yes = PayoffScenarios((WealthOutcome(0.7, 11.0),), (WealthOutcome(0.3, 5.0),))
+    assert yes.for_side(ContractSide.YES) is yes
+    assert yes.for_side(ContractSide.NO) == PayoffScenarios((WealthOutcome(0.3, 5.0),), (WealthOutcome(0.7, 11.0),))
+
+
+def test_options_that_had_no_share_of_the_belief_get_the_rest_evenly() -> None:
+    assert rescale_beliefs({"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}, "a", 0.4) == pytest.approx(
+        {"a": 0.4, "b": 0.2, "c": 0.2, "d": 0.2}
+    )
+    assert rescale_beliefs({"a": 0.5, "b": 0.3, "c": 0.2}, "a", 0.75) == pytest.approx({"a": 0.75, "b": 0.15, "c": 0.1})
+
+
+@pytest.mark.parametrize("market", [0.0, 1.0])
+def test_a_market_that_is_certain_moves_no_belief(market: float) -> None:
+    assert shrink_to_market(0.3, market, 0.5) == 0.3
+    assert shrink_to_market(0.3, 0.9, 0.0) == 0.3
+
+
+@pytest.mark.parametrize("belief", [-1.0, 0.0, 0.0005])
+def test_no_belief_is_taken_for_certain(belief: float) -> None:
+    assert shrink_to_market(belief, 0.5, 0.0) == 0.001
+    assert shrink_to_market(1.0 - belief, 0.5, 0.0) == 0.999
+
+
+def test_without_wealth_in_one_outcome_the_price_is_one_half_or_certain() -> None:
+    poor, rich = (WealthOutcome(0.5, 0.0),), (WealthOutcome(0.5, 10.0),)
+    assert PayoffScenarios(poor, rich).indifference_price == 1.0
+    assert PayoffScenarios(rich, poor).indifference_price == 0.0
+    assert PayoffScenarios(poor, poor).indifference_price == 0.5
+    # Wealth of 10 where it pays and of 30 where not: (1/10) / (1/10 + 1/30) with equal odds.
+    assert PayoffScenarios(rich, (WealthOutcome(0.5, 30.0),)).indifference_price == pytest.approx(0.75)
+    impossible = PayoffScenarios((WealthOutcome(0.0, 10.0),), rich)
+    assert impossible.indifference_price == 0.0
+
+
+@pytest.mark.parametrize("cost", [0.0, 1.0])
+def test_nothing_is_bought_at_a_cost_that_is_none_or_all(cost: float) -> None:
+    view = payoff_scenarios(KellyBankroll(cash=1000.0), {"": 0.99}, "")
+    assert kelly_shares(view, [ShareOffer(cost, 10.0)]) == 0.0
+
+
+def test_an_offer_is_taken_whole_only_where_its_last_share_still_adds_growth() -> None:
+    """f* = (.6 - .5) / .5 = a fifth of 1000, which is 400 shares at .50; then the next offer is looked at."""
+    view = payoff_scenarios(KellyBankroll(cash=1000.0), {"": 0.6}, "")
+    assert kelly_shares(view, [ShareOffer(0.5, 399.0)]) == 399.0
+    assert kelly_shares(view, [ShareOffer(0.5, 401.0)]) == pytest.approx(400.0)
+    assert kelly_shares(view, [ShareOffer(0.5, 401.0), ShareOffer(0.5, 100.0)]) == pytest.approx(400.0)
+    assert kelly_shares(view, [ShareOffer(0.5, 300.0), ShareOffer(0.5, 300.0)]) == pytest.approx(400.0)
+    assert kelly_shares(view, [ShareOffer(0.7, 10.0), ShareOffer(0.1, 10.0)]) == 0.0

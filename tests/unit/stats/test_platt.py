@@ -200,3 +200,27 @@ def test_malformed_rows_are_refused() -> None:
         calibrate_leave_one_out(simulated(5, seed=6), clusters=np.zeros(5, dtype=np.int64))
     with pytest.raises(ValueError, match="one length"):
         PlattCalibration(slope=1.0, intercept=0.0, offsets={}, rows=1).apply([0.5], ["a", "b"])
+
+
+def test_two_clusters_are_enough_to_leave_one_out() -> None:
+    rows = simulated(40, seed=5)
+    clusters = np.arange(40) % 2
+    left_out = calibrate_leave_one_out(rows, clusters=clusters)
+    for cluster in (0, 1):
+        mine = np.flatnonzero(clusters == cluster).tolist()
+        refit = fit_platt(without(rows, mine))
+        again = refit.apply(rows.probabilities[mine], [rows.groups[row] for row in mine])
+        assert left_out[mine] == pytest.approx(again, abs=1e-9)
+    with pytest.raises(ValueError, match="two or more"):
+        calibrate_leave_one_out(rows, clusters=np.zeros(40, dtype=np.int64))
+
+
+@pytest.mark.parametrize(("offsets", "identity"), [(1e-9, 1e-9), (0.5, 1e-7), (1e-9, 2.0)])
+def test_any_penalty_above_zero_is_one(offsets: float, identity: float) -> None:
+    assert CalibrationPenalty(offsets=offsets, identity=identity).offsets == offsets
+
+
+@pytest.mark.parametrize(("offsets", "identity"), [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (1.0, -1.0)])
+def test_no_penalty_is_refused(offsets: float, identity: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        CalibrationPenalty(offsets=offsets, identity=identity)

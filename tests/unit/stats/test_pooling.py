@@ -54,3 +54,16 @@ def test_closed_bounds_stay_closed_and_curves_never_fall(opinions: list[list[int
 def test_malformed_opinions_are_refused(opinions: list[float], weights: list[float] | None) -> None:
     with pytest.raises(ValueError, match="needs"):
         linear_pool(opinions, weights)
+
+
+def test_the_log_pool_of_curves_with_open_ends_by_hand() -> None:
+    """Masses .2 .4 .4 and .5 .3 .2, the last beyond the grid: roots of .10, .12 and .08, divided by their sum."""
+    roots = np.sqrt([0.10, 0.12, 0.08])
+    shares = roots / roots.sum()
+    pooled = logarithmic_pool_cdf([[0.2, 0.6], [0.5, 0.8]])
+    assert pooled == pytest.approx([shares[0], 1.0 - shares[2]])
+    # Three parts of the first and one of the second; each power is a share of the weight.
+    masses = np.array([[0.2, 0.4, 0.4], [0.5, 0.3, 0.2]])
+    weighted = masses[0] ** 0.75 * masses[1] ** 0.25
+    weighted /= weighted.sum()
+    assert logarithmic_pool_cdf([[0.2, 0.6], [0.5, 0.8]], [3.0, 1.0]) == pytest.approx([weighted[0], 1.0 - weighted[2]])

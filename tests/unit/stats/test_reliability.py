@@ -50,3 +50,15 @@ def test_no_bin_and_no_row_are_refused() -> None:
         equal_width_bins([0.5], [1], 0)
     with pytest.raises(ValueError, match="one length"):
         equal_mass_bins([], [])
+
+
+def test_ten_bins_unless_said_otherwise_and_one_is_enough() -> None:
+    p, o = np.linspace(0.0, 1.0, 101), np.arange(101) % 2
+    for bins in (equal_width_bins, equal_mass_bins):
+        assert len(bins(p, o).rows) == 10
+        assert bins(p, o, 1).rows.tolist() == [101]
+
+
+def test_a_forecast_on_an_edge_belongs_to_the_bin_below() -> None:
+    bins = equal_width_bins([0.5, 0.500001, 1.0], [1, 0, 0], 2)
+    assert (bins.rows.tolist(), bins.event_rate.tolist()) == ([1, 2], [1.0, 0.0])

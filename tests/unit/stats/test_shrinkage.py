@@ -122,3 +122,15 @@ def test_impossible_rules_and_too_few_items_are_refused() -> None:
         tune_weight_rule(moments, outcomes[:1])
     with pytest.raises(ValueError, match="one length"):
         tune_leave_one_out(moments, outcomes, clusters=np.array([1, 2, 3]))
+
+
+def test_two_items_are_enough_to_tune_each_on_the_other() -> None:
+    moments, outcomes = noisy(2, seed=9)
+    tuned = tune_leave_one_out(moments, outcomes)
+    for item in (0, 1):
+        other = np.array([1 - item])
+        assert tuned.chosen[item] == tune_weight_rule(
+            LogitMoments(*(column[other] for column in moments)), outcomes[other]
+        )
+    with pytest.raises(ValueError, match="two or more"):
+        tune_leave_one_out(LogitMoments(*(column[:1] for column in moments)), outcomes[:1])

@@ -1,6 +1,7 @@
 """Real folders, copied and moved: what their identity says afterwards, and what that does to arm records."""
 
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +10,11 @@ import pytest
 
 from bot.core.errors import StoreError
 from bot.core.permissions import ArmRecord
+from bot.store.database import open_writer, open_writer_with
+from bot.store.evidence import evidence_path
 from bot.store.folder_identity import (
     IDENTITY_FILE,
+    IDENTITY_TABLE,
     FolderPlace,
     check_identity,
     ensure_identity,
@@ -152,3 +156,15 @@ async def test_an_arm_record_is_bound_to_the_identity_of_its_folder(tmp_path: Pa
     assert check_identity(copy).fault == ""
     assert not await is_armed(copy)
     assert await is_armed(path)
+
+
+async def test_an_identity_is_written_into_the_ledger_and_not_next_to_it(tmp_path: Path) -> None:
+    path = await make_ledger(tmp_path / "live")
+    with closing(open_writer(path)) as database:
+        database.execute(f"drop table {IDENTITY_TABLE}")
+        database.conn.commit()
+    identity = make_identity(path.parent, at=NOON)
+    with closing(open_writer_with(evidence_path(path), path)) as database:
+        write_identity(database, identity)
+        database.conn.commit()
+    assert check_identity(path).identity == identity

@@ -4,13 +4,14 @@ Found by `make mutate`: each of these failed to notice a change of the code befo
 """
 
 import math
+import stat
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from bot.config.venue_schema import BankrollSection
+from bot.config.venue_schema import BankrollSection, ChooseTable
 from bot.core.orders import ContractSide, Order, OrderSide
 from bot.core.permissions import ApprovalState, CapUsage, SubmissionApproval
 from bot.core.predictions import ChoicePrediction, ChoiceShape, CurvePrediction
@@ -20,9 +21,25 @@ from bot.execution.gate.approval import build_approval_request, market_divergenc
 from bot.execution.gate.caps import CapHeadroom, list_headrooms, size_stakes_jointly
 from bot.execution.gate.decision_context import DecisionContext, build_intent
 from bot.execution.gate.gate import Gate
-from bot.execution.gate.kill_switch import KillSwitch, halts_besides_file, was_engaged_between
+from bot.execution.gate.kill_switch import (
+    KillSwitch,
+    engage_kill_switch,
+    halts_besides_file,
+    read_halt_reason,
+    release_kill_switch,
+    was_engaged_between,
+)
 from bot.execution.gate.readiness import MAX_CLOCK_SKEW_S, MAX_UNSETTLED_WRITES, clock_fault, unsettled_fault
-from bot.execution.gate.rules import MAX_PLAN_AGE, check_order_planned, check_plan_age, check_reentry_pause
+from bot.execution.gate.rules import (
+    MAX_PLAN_AGE,
+    check_forecaster,
+    check_open_approval,
+    check_order_planned,
+    check_plan_age,
+    check_reentry_pause,
+    check_window_opened,
+    closed_window_reason,
+)
 from bot.store.permissions import ALL_VENUES, SubmissionHalt
 from tests.unit.execution.gate.decision_contexts import (
     NOW,
@@ -225,3 +242,68 @@ def test_a_share_of_the_bankroll_of_one_bounds_nothing() -> None:
     )
     assert [*list_headrooms(trade(policy=policy, account_value=1.0))] == []
     assert isinstance(GATE.decide(trade(policy=policy, account_value=1.0)), SendDecision)
+
+
+def test_a_window_is_open_at_both_of_its_ends() -> None:
+    opens = question(opens_at=NOW)
+    assert check_window_opened(case(LIVE, question=opens)) is None
+    assert check_window_opened(case(LIVE, question=question(opens_at=NOW + timedelta(microseconds=1)))) is not None
+    at_close = case(LIVE, question=question(closes_at=NOW), policy=replace(make_policy(LIVE), close_margin=timedelta()))
+    assert closed_window_reason(at_close) is None
+    assert "closed at" in (closed_window_reason(replace(at_close, now=NOW + timedelta(microseconds=1))) or "")
+    margin = timedelta(seconds=60)
+    soon = case(LIVE, question=question(closes_at=NOW + margin), policy=replace(make_policy(LIVE), close_margin=margin))
+    assert closed_window_reason(soon) is None
+    later = closed_window_reason(replace(soon, now=NOW + timedelta(seconds=1)))
+    assert later is not None
+    assert later.endswith("nothing is sent in its last 60 s")
+    assert "closes at" in (closed_window_reason(replace(soon, now=NOW + margin)) or "")
+
+
+def test_a_request_for_approval_is_open_until_the_moment_it_expires() -> None:
+    asked_for = build_approval_request(trade(APPROVE), "why not")
+    waiting = trade(APPROVE, approval=asked_for)
+    assert check_open_approval(replace(waiting, now=asked_for.expires_at - timedelta(microseconds=1))) is not None
+    assert check_open_approval(replace(waiting, now=asked_for.expires_at)) is None
+
+
+CHOICE = (ChooseTable(tag=("war",), forecasters=("second", "third")),)
+
+
+@pytest.mark.parametrize(
+    ("forecaster", "closes_at", "waits"),
+    [
+        ("second", None, True),
+        ("second", NOW + timedelta(microseconds=1), True),
+        ("second", NOW, False),
+        # The third is listed for the topic and never submits.
+        ("third", None, False),
+    ],
+)
+def test_a_forecaster_that_may_be_chosen_later_waits_while_the_question_is_open(
+    forecaster: str, closes_at: datetime | None, *, waits: bool
+) -> None:
+    policy = replace(make_policy(), choose=CHOICE)
+    made = replace(forecast(), forecaster=forecaster)
+    hold = check_forecaster(case(policy=policy, forecast=made, question=question(closes_at=closes_at)))
+    assert hold is not None
+    assert (hold.until is not None) == waits
+
+
+def test_a_topic_has_its_own_forecaster() -> None:
+    policy = replace(make_policy(), choose=CHOICE)
+    assert policy.submitting_forecaster(question(tags=("war",))) == "second"
+    assert policy.submitting_forecaster(question(tags=("rain",))) == "first"
+    assert policy.eligible_forecasters == {"first", "second"}
+
+
+def test_the_kill_switch_makes_its_folder_and_tells_the_first_reason(tmp_path: Path) -> None:
+    stop = tmp_path / "new" / "state" / "STOP"
+    engage_kill_switch(stop, "too  fast\n(ann)")
+    engage_kill_switch(stop, "too slow (bob)")
+    assert stat.S_IMODE(stop.parent.stat().st_mode) == 0o700
+    assert stop.read_text() == "too fast (ann)\ntoo slow (bob)\n"
+    assert read_halt_reason(stop) == "too fast (ann)"
+    assert release_kill_switch(stop)
+    assert not release_kill_switch(stop)
+    assert read_halt_reason(stop) == ""

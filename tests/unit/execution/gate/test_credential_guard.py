@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,7 +11,12 @@ import pytest
 from bot.core.errors import AuthenticationError, HttpErrorResponse, RequestRejectedError
 from bot.core.values import Json
 from bot.core.venue_http import HttpRequest, HttpResponse
-from bot.execution.gate.credential_guard import CredentialGuard, GuardedHttpClient, GuardedWriteClient
+from bot.execution.gate.credential_guard import (
+    REFUSAL_WINDOW,
+    CredentialGuard,
+    GuardedHttpClient,
+    GuardedWriteClient,
+)
 from bot.store import permissions
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.permissions import HaltEndCondition, SubmissionHalt
@@ -148,3 +153,23 @@ async def test_a_person_who_resumes_has_it_asked_again(ledger: Ledger) -> None:
     one.clear_refusal()
     await asked_in_vain(GuardedHttpClient(inner, one))
     assert inner.asked == 2
+
+
+async def test_two_refusals_exactly_the_window_apart_are_not_taken_together(ledger: Ledger) -> None:
+    clock, inner = FakeClock(), FakeRefusingServer(401)
+    one = credentials(ledger, clock, final=2)
+    await asked_in_vain(GuardedHttpClient(inner, one))
+    await clock.advance(REFUSAL_WINDOW.total_seconds())
+    await asked_in_vain(GuardedHttpClient(inner, one))
+    assert await standing(ledger) == []
+    await clock.advance(REFUSAL_WINDOW.total_seconds() - 1.0)
+    await asked_in_vain(GuardedHttpClient(inner, one))
+    assert len(await standing(ledger)) == 1
+
+
+@pytest.mark.parametrize(("status", "halts"), [(399, 0), (400, 1)])
+async def test_each_answer_to_a_write_from_400_on_is_looked_at(ledger: Ledger, status: int, halts: int) -> None:
+    one = replace(credentials(ledger, FakeClock()), is_refusal=lambda _: True)
+    request = HttpRequest(method="POST", url=ADDRESS)
+    await GuardedWriteClient(FakeRefusingServer(status), one).send(request, max_bytes=100, deadline_s=1.0)
+    assert len(await standing(ledger)) == halts

@@ -11,6 +11,7 @@ from bot.core.forecasts import Trial, TrialEnd
 from bot.simulator.laboratory.experiment import ExperimentPlan, run_staleness
 from bot.simulator.laboratory.forecaster_variants import ForecasterVariant
 from bot.simulator.laboratory.questions import LaboratoryQuestion, create_world, follow_questions, select_questions
+from bot.simulator.laboratory.runs import StalenessJob, run_staleness_job
 from bot.simulator.laboratory.staleness import FollowedForecasts, kept_forecasts, staleness_lines, staleness_variants
 from bot.simulator.world.questions import outcome_day
 
@@ -80,22 +81,29 @@ def test_what_is_followed_is_checked_before_anything_runs() -> None:
 
 
 def test_solo_finds_its_own_forecasts_and_repeats_them_as_its_settings_say(tmp_path: Path) -> None:
-    told: list[str] = []
-    plan = ExperimentPlan(seed=SEED, questions=2, days=4, forecasters=["solo"], folder=tmp_path)
-    found = {row.name: row for row in run_staleness(plan, told.append).rows}
-    cases = follow_questions(create_world(SEED, 2), 2, 4)
-    daily, kept = found["solo, every day"], found["solo, repeats for 3 days whatever the price"]
-    assert daily.use is not None
-    assert kept.use is not None
+    variants = {one.name: one for one in staleness_variants(["solo"])}
+    jobs = [
+        StalenessJob(seed=SEED, count=1, setup=variants[name], folder=tmp_path, plugins=("solo",), days=4)
+        for name in ("solo, every day", "solo, repeats for 3 days whatever the price")
+    ]
+    daily, kept = map(run_staleness_job, jobs)
+    assert [sum(trial.usage.calls for trial in trials) > 0 for trials in daily.trials] == [True] * 4
     # On days 2 and 3 a repetition is one step without a call; on day 4 it is time for another forecast.
-    renewed = len({*kept_forecasts(cases, 3)})
-    assert renewed < len(cases)
-    assert kept.use.calls < daily.use.calls
-    assert kept.use.steps >= len(cases) - renewed
-    assert kept.reference == "solo, every day"
-    assert kept.n == len(cases)
-    week = found["solo, repeats for 7 days whatever the price"]
-    assert week.use is not None
-    assert week.use.calls < kept.use.calls
-    assert {"true chance", "crowd", "solo, as shipped", "solo, every 7 days"} <= set(found)
-    assert len(told) == 4
+    assert [sum(trial.usage.calls for trial in trials) > 0 for trials in kept.trials] == [True, False, False, True]
+    assert [sum(trial.steps for trial in trials) for trials in kept.trials][1:3] == [1, 1]
+    assert kept.answers[0] == kept.answers[1] == kept.answers[2] != kept.answers[3]
+
+
+def test_the_table_compares_each_forecaster_with_its_own_daily_forecasts(tmp_path: Path) -> None:
+    told: list[str] = []
+    plan = ExperimentPlan(seed=SEED, questions=6, days=4, forecasters=["baseline"], folder=tmp_path)
+    found = {row.name: row for row in run_staleness(plan, told.append).rows}
+    cases = follow_questions(create_world(SEED, 6), 6, 4)
+    assert {row.n for row in found.values()} == {len(cases)}
+    assert found["baseline, every 7 days"].reference == "baseline, every day"
+    # The chance moves from day to day, so an old forecast is farther from it.
+    worse = found["baseline, every 7 days"].distance_difference
+    assert worse is not None
+    assert worse.estimate > 0
+    assert {"true chance", "crowd", "baseline, every 2 days", "baseline, every 3 days"} <= set(found)
+    assert len(told) == 1

@@ -1,0 +1,149 @@
+"""The copy of the evidence in the folder of the backups: each pass adds what is new, and checks it on the way.
+
+Evidence never changes, so one copy that only grows is enough, and its cost does not grow with what it already has.
+"""
+
+import asyncio
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from bot.core.errors import StoreError
+from bot.core.ids import sha256_hex
+from bot.store.backups import BACKUP_FOLDER, copy_database, find_books
+from bot.store.connections import TransactionRunner
+from bot.store.database import create_incremental_file, open_reader, open_writer, open_writer_with, translate_errors
+from bot.store.evidence import EVIDENCE_MIGRATIONS, NO_SCOPE, bundle_contents, evidence_path, unpack_bundle
+from bot.store.evidence_packing import removable_forecasts
+from bot.store.migrations import apply_migrations
+from bot.store.serialization import format_timestamp
+
+BUNDLES_PER_STEP = 20
+# What is compressed alone belongs to a forecast that is not finished; what belongs to no forecast stays so.
+_NEW_BUNDLES = """
+select id, scope, codec, packed from bundle where id > ? and (codec = 'lzma' or scope = '') order by id limit ?
+"""
+_BUNDLES_OF_SCOPE = "select id, scope, codec, packed from bundle where scope = ? order by id"
+NO_LIMIT = -1
+_LAST_BUNDLE = "select coalesce(max(id), 0) from bundle"
+_SELECT_DOCUMENT = "select digest, media_type, size, bundle, place, shared from evidence_document where digest = ?"
+_COPIES = {
+    "select * from recording where scope = ?": "insert or replace into recording values (?, ?, ?, ?, ?, ?, ?)",
+    "select * from step where forecast = ?": "insert or replace into step values (?, ?, ?, ?, ?, ?, ?)",
+}
+_INSERT_BUNDLE = "insert into bundle (id, scope, codec, packed) values (?, ?, ?, ?)"
+_INSERT_DOCUMENT = "insert or replace into evidence_document values (?, ?, ?, ?, ?, ?)"
+
+
+def evidence_copy_path(ledger: Path) -> Path:
+    """Return the path of the copy of the evidence of a ledger."""
+    return ledger.parent / BACKUP_FOLDER / f"{evidence_path(ledger).stem}.copy"
+
+
+def find_databases(ledger: Path) -> tuple[Path, ...]:
+    """Return the existing databases that make up a state: ledger, evidence with its copy, and books."""
+    own = (ledger, evidence_path(ledger), evidence_copy_path(ledger), *find_books(ledger).values())
+    return tuple(path for path in own if path.exists())
+
+
+def copy_new_evidence(ledger: Path, *, at: datetime) -> int:
+    """Add to the copy what it lacks of finished forecasts; return how many bundles. Raises StoreError for damage."""
+    source, target = evidence_path(ledger), evidence_copy_path(ledger)
+    _create_evidence_file(target, at)
+    count = 0
+    with translate_errors(target), closing(open_reader(source)) as reader, closing(open_writer(target)) as writer:
+        (last,) = writer.execute(_LAST_BUNDLE).fetchone()
+        while bundles := reader.execute(_NEW_BUNDLES, [last, BUNDLES_PER_STEP]).fetchall():
+            _copy_bundles(reader, writer, bundles)
+            count, last = count + len(bundles), bundles[-1][0]
+    return count
+
+
+async def archive_evidence(
+    readers: TransactionRunner, ledger: Path, target: Path, *, before: datetime, at: datetime
+) -> int:
+    """Copy the evidence of forecasts whose questions were resolved before that time to a new file; return how many.
+
+    Every document is checked on the way. Raises StoreError.
+    """
+    scopes = await removable_forecasts(readers, before=before, limit=NO_LIMIT)
+    await asyncio.to_thread(_archive, evidence_path(ledger), target, scopes, at)
+    return len(scopes)
+
+
+def _archive(source: Path, target: Path, scopes: Sequence[str], at: datetime) -> None:
+    _create_evidence_file(target, at)
+    with translate_errors(target), closing(open_reader(source)) as reader, closing(open_writer(target)) as writer:
+        for scope in (NO_SCOPE, *scopes):
+            _copy_bundles(reader, writer, reader.execute(_BUNDLES_OF_SCOPE, [scope]).fetchall(), scope)
+
+
+def _create_evidence_file(path: Path, at: datetime) -> None:
+    create_incremental_file(path)
+    apply_migrations(path, EVIDENCE_MIGRATIONS, backups=path.parent, at=at)
+
+
+def _copy_bundles(reader: Database, writer: Database, bundles: Sequence[Sequence[Any]], *more_scopes: str) -> None:
+    with writer.atomic():
+        for bundle in bundles:
+            _copy_bundle(reader, writer, bundle)
+        for scope in {*more_scopes, *(bundle[1] for bundle in bundles)}:
+            _copy_rows(reader, writer, scope)
+
+
+def _copy_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) -> None:
+    number, scope, codec, packed = bundle
+    writer.execute(_INSERT_BUNDLE, [number, scope, codec, packed])
+    writer.conn.executemany(_INSERT_DOCUMENT, list(_checked_documents(reader, number, codec, packed)))
+
+
+def _copy_rows(reader: Database, writer: Database, scope: str) -> None:
+    for select, insert in _COPIES.items():
+        writer.conn.executemany(insert, reader.execute(select, [scope]).fetchall())
+
+
+def _checked_documents(reader: Database, number: int, codec: str, packed: bytes) -> Iterator[Sequence[Any]]:
+    try:
+        contents = list(bundle_contents(codec, unpack_bundle(codec, packed)))
+    except (zlib.error, lzma.LZMAError, ValueError) as error:
+        message = f"bundle {number} of the evidence is damaged ({error}); look with: foxcast db check"
+        raise StoreError(message) from error
+    for place, content in contents:
+        row = reader.execute(_SELECT_DOCUMENT, [sha256_hex(content)]).fetchone()
+        if row is None or tuple(row[3:5]) != (number, place):
+            message = f"bundle {number} of the evidence has a document that is not in its index; look: foxcast db check"
+            raise StoreError(message)
+        yield row
+
+
+_LOST_STEPS = """
+exists (select 1 from trial t where t.forecast = forecast.id and t.steps > (
+  select count(*) from step s where s.forecast = t.forecast and s.trial = t.number and s.number <= t.steps))
+"""
+_ABANDON = f"""
+update forecast set state = 'abandoned', ended_at = :at, detail = 'its evidence was lost'
+where state = 'running' and {_LOST_STEPS}
+"""  # noqa: S608 - made of constants
+_MARK_LOST = f"update forecast set evidence_removed_at = :at where evidence_removed_at is null and {_LOST_STEPS}"  # noqa: S608
+
+
+def recover_evidence(ledger: Path, *, at: datetime) -> None:
+    """Make the evidence of a ledger that has none: from its copy if there is one, else empty.
+
+    Forecasts whose steps are then missing can no longer be replayed, and unfinished ones are abandoned. Raises
+    StoreError.
+    """
+    path, copy = evidence_path(ledger), evidence_copy_path(ledger)
+    if copy.exists():
+        copy_database(copy, path)
+    create_incremental_file(path)
+    apply_migrations(path, EVIDENCE_MIGRATIONS, backups=ledger.parent / BACKUP_FOLDER, at=at)
+    with translate_errors(ledger), closing(open_writer_with(path, ledger)) as database, database.atomic():
+        for statement in (_ABANDON, _MARK_LOST):
+            database.execute(statement, {"at": format_timestamp(at)})

@@ -1,0 +1,209 @@
+"""Compress, remove and copy the evidence of forecasts, in small steps while the daemon works.
+
+Compression and digests run outside the event loop and outside the writer thread; each write is of one forecast.
+"""
+
+import asyncio
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from bot.core.errors import StoreError
+from bot.core.ids import sha256_hex
+from bot.core.learning import LESSON_ACTION
+from bot.store.connections import TransactionRunner
+from bot.store.database import open_writer, translate_errors
+from bot.store.documents import CompressedDocument, compress_document
+from bot.store.evidence import (
+    ALONE,
+    NO_SCOPE,
+    TOGETHER,
+    bundle_contents,
+    pack_bundle,
+    put_evidence,
+    unpack_bundle,
+)
+from bot.store.schema_views import IS_RESOLVED
+from bot.store.serialization import format_timestamp
+
+# A bundle is decompressed as a whole, so it must not be too large.
+MAX_BUNDLE_BYTES = 8 * 1024 * 1024
+_FINISHED = """
+select distinct scope from bundle where codec = 'zlib' and scope > :after
+  and exists (select 1 from forecast f where f.id = bundle.scope and f.state <> 'running')
+order by scope limit :limit
+"""
+_ALONE = """
+select b.id, b.packed from bundle b indexed by bundle_alone where b.codec = 'zlib' and b.scope = ? order by b.id
+"""
+_INSERT_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
+_MOVE_DOCUMENT = "update evidence_document set bundle = ?, place = ? where digest = ? and bundle = ?"
+_DELETE_BUNDLE = "delete from bundle where id = ?"
+
+
+async def pack_finished_forecasts(writer: TransactionRunner, readers: TransactionRunner, *, limit: int = 1000) -> int:
+    """Compress the documents of each finished forecast together; return how many forecasts.
+
+    Raises StoreError for damaged documents.
+    """
+    wanted = {"after": NO_SCOPE, "limit": limit}
+    scopes = await readers.run(lambda database: [name for (name,) in database.execute(_FINISHED, wanted).fetchall()])
+    for scope in scopes:
+        await _pack_scope(writer, readers, scope)
+    return len(scopes)
+
+
+async def _pack_scope(writer: TransactionRunner, readers: TransactionRunner, scope: str) -> None:
+    rows = await readers.run(lambda database: database.execute(_ALONE, [scope]).fetchall())
+    for group in await asyncio.to_thread(lambda: list(_unpacked_groups(rows))):
+        packed, places = await asyncio.to_thread(pack_bundle, [content for _, _, content in group])
+        moves = [(place, digest, old) for place, (old, digest, _) in zip(places, group, strict=True)]
+        await writer.run(_bundle_writer(scope, packed, moves))
+
+
+def _unpacked_groups(rows: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, str, bytes]]]:
+    """Yield groups of documents, each with the id of its bundle, digest and content, of at most one bundle."""
+    group: list[tuple[int, str, bytes]] = []
+    size = 0
+    for bundle, packed in rows:
+        try:
+            content = unpack_bundle(ALONE, packed)
+        except zlib.error as error:
+            message = f"bundle {bundle} of the evidence is damaged ({error}); look with: foxcast db check"
+            raise StoreError(message) from error
+        if group and size + len(content) > MAX_BUNDLE_BYTES:
+            yield group
+            group, size = [], 0
+        group.append((bundle, sha256_hex(content), content))
+        size += len(content)
+    if group:
+        yield group
+
+
+def _bundle_writer(scope: str, packed: bytes, moves: Sequence[tuple[int, str, int]]) -> Callable[[Database], None]:
+    def write(database: Database) -> None:
+        bundle = database.execute(_INSERT_BUNDLE, [scope, TOGETHER, packed]).lastrowid
+        rows = [(bundle, place, digest, old) for place, digest, old in moves]
+        if database.conn.executemany(_MOVE_DOCUMENT, rows).rowcount != len(rows):
+            message = (
+                f"the documents of forecast {scope} changed while they were compressed; look with: foxcast db check"
+            )
+            raise StoreError(message)
+        database.conn.executemany(_DELETE_BUNDLE, [(old,) for _, _, old in moves])
+
+    return write
+
+
+# A question is long resolved if it has all its outcomes and none was read since.
+_REMOVABLE = f"""
+select f.id from forecast f indexed by forecast_with_evidence
+where f.state <> 'running' and f.evidence_removed_at is null and f.ended_at < :before
+  and ({IS_RESOLVED.format(ref="f.ref")})
+  and not exists (select 1 from resolution r where r.ref = f.ref and r.seen_at >= :before)
+order by f.ended_at limit :limit
+"""  # noqa: S608 - made of constants
+_BUNDLES = "select id, codec, packed from bundle where scope = ?"
+_IS_SHARED = "select media_type, shared from evidence_document where digest = ?"
+_LESSONS = "select body from step where forecast = ? and action = ?"
+_EVIDENCE_REMOVALS = (
+    "delete from recording where scope = :scope",
+    f"delete from step where forecast = :scope and action <> '{LESSON_ACTION}'",  # noqa: S608 - made of constants
+    "delete from bundle where scope = :scope",
+)
+_MARK_REMOVED = "update forecast set evidence_removed_at = :at where id = :scope"
+_DELETE_DOCUMENT = "delete from evidence_document where digest = ?"
+
+
+async def removable_forecasts(readers: TransactionRunner, *, before: datetime, limit: int) -> Sequence[str]:
+    """Return forecasts that ended before that time, whose questions were resolved by then, oldest first."""
+    wanted = {"before": format_timestamp(before), "limit": limit}
+    return await readers.run(lambda database: [name for (name,) in database.execute(_REMOVABLE, wanted).fetchall()])
+
+
+async def remove_evidence(
+    writer: TransactionRunner, readers: TransactionRunner, scopes: Sequence[str], *, at: datetime
+) -> None:
+    """Delete the documents, exchanges and steps of these forecasts, each in one write.
+
+    What other forecasts use too stays, and so do lessons, which later forecasts read.
+    """
+    for scope in scopes:
+        digests, kept = await readers.run(partial(_plan_removal, scope=scope))
+        values, statements = {"scope": scope, "at": format_timestamp(at)}, (*_EVIDENCE_REMOVALS, _MARK_REMOVED)
+        await writer.run(partial(_remove, values=values, digests=digests, kept=kept, statements=statements))
+
+
+def remove_copied_evidence(copy: Path, scopes: Sequence[str]) -> None:
+    """Delete the same from the copy of the evidence, if there is one; raises StoreError."""
+    if not copy.exists():
+        return
+    with translate_errors(copy), closing(open_writer(copy)) as database:
+        for scope in scopes:
+            digests, kept = _plan_removal(database, scope)
+            with database.atomic():
+                _remove(database, values={"scope": scope}, digests=digests, kept=kept, statements=_EVIDENCE_REMOVALS)
+        while _vacuum_step(database):
+            pass
+
+
+def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[CompressedDocument]]:
+    lessons = {body for (body,) in database.execute(_LESSONS, [scope, LESSON_ACTION]).fetchall()}
+    digests, kept = [], []
+    for codec, packed in ((codec, packed) for _, codec, packed in database.execute(_BUNDLES, [scope]).fetchall()):
+        try:
+            contents = [content for _, content in bundle_contents(codec, unpack_bundle(codec, packed))]
+        except (zlib.error, lzma.LZMAError, ValueError):
+            continue  # damaged: nothing of it can be kept
+        for content in contents:
+            digest = sha256_hex(content)
+            digests.append(digest)
+            media_type, shared = database.execute(_IS_SHARED, [digest]).fetchone() or ("", 0)
+            if shared or digest in lessons:
+                kept.append(compress_document(content, media_type))
+    return digests, kept
+
+
+def _remove(
+    database: Database,
+    *,
+    values: dict[str, Any],
+    digests: Sequence[str],
+    kept: Sequence[CompressedDocument],
+    statements: Sequence[str],
+) -> None:
+    database.conn.executemany(_DELETE_DOCUMENT, [(digest,) for digest in digests])
+    for statement in statements:
+        database.execute(statement, values)
+    for document in kept:
+        put_evidence(database, document, NO_SCOPE)
+
+
+# One step returns about a megabyte to the disk; the rest stays for new documents.
+VACUUM_PAGES = 256
+MAX_FREE_SHARE = 0.1
+MIN_FREE_PAGES = 1024
+
+
+async def return_free_pages(writer: TransactionRunner) -> int:
+    """Return the pages of deleted evidence to the disk, beyond a tenth of the file; return how many."""
+    returned = 0
+    while pages := await writer.run(_vacuum_step):
+        returned += pages
+    return returned
+
+
+def _vacuum_step(database: Database) -> int:
+    (free,) = database.conn.execute("pragma main.freelist_count").fetchone()
+    (total,) = database.conn.execute("pragma main.page_count").fetchone()
+    pages = min(VACUUM_PAGES, free - max(MIN_FREE_PAGES, int(MAX_FREE_SHARE * total)))
+    if pages <= 0:
+        return 0
+    database.conn.execute(f"pragma main.incremental_vacuum({pages})").fetchall()
+    return int(pages)

@@ -1,0 +1,208 @@
+"""How patient a provider client is: how often it asks again, after how long, and when it lets another model answer.
+
+All times are virtual seconds of one call; the bounds are those of the settings' descriptions and of docs/models.md.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from bot.core.errors import FoxcastError, ServerUnreachableError, ServiceUnavailableError
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+from bot.testing.models import ProviderTurn, ScriptedModelProvider, SlowAnswer, text_completion
+from tests.unit.llm import gateway_fixture as rigs
+from tests.unit.llm.gateway_fixture import GatewayFixture, LedgerWriteTracker, inquiry, section, with_fallback
+
+T = TypeVar("T")
+DOWN = ServiceUnavailableError("500")
+YES = text_completion("yes")
+
+
+class TimedProvider(ScriptedModelProvider):
+    """Notes when each request arrived, in seconds since the start."""
+
+    def __init__(self, turns: Sequence[ProviderTurn]) -> None:
+        super().__init__(turns=[*turns])
+        self.arrived: list[float] = []
+
+    async def complete(self, *arguments: Any) -> Any:
+        assert self.clock is not None
+        self.arrived.append(self.clock.monotonic())
+        return await ScriptedModelProvider.complete(self, *arguments)
+
+
+def play(
+    path: Path, provider: TimedProvider, ask: Callable[[GatewayFixture], Coroutine[Any, Any, T]], **config: Any
+) -> T:
+    """Run this on a gateway in virtual time; requests are timed from its start."""
+    tracker = LedgerWriteTracker()
+
+    async def main(clock: VirtualClock) -> T:
+        provider.clock = clock
+        llms = {"prime": provider, "other": ScriptedModelProvider(turns=[text_completion("spare")])}
+        async with rigs.open_rig(path, clock, section=section(**config), llms=llms, busy=tracker) as rig:
+            began = clock.monotonic()
+            try:
+                return await ask(rig)
+            finally:
+                provider.arrived = [at - began for at in provider.arrived]
+
+    return run_in_virtual_time(main, busy=tracker)
+
+
+async def answer_of(rig: GatewayFixture, deadline_s: float = 600.0) -> str:
+    """Return the answer, or the error."""
+    try:
+        answer = await rig.gateway.ask(inquiry(), deadline_s=deadline_s)
+    except FoxcastError as error:
+        return f"{type(error).__name__}: {error}"
+    return f"{answer.model}: {answer.completion.text}"
+
+
+def waits(provider: TimedProvider) -> list[float]:
+    return [later - earlier for earlier, later in zip(provider.arrived, provider.arrived[1:], strict=False)]
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 3, 4])
+def test_a_request_that_fails_is_sent_as_often_as_configured(path: Path, attempts: int) -> None:
+    provider = TimedProvider([DOWN])
+    said = play(path, provider, answer_of, providers={"prime": {"attempts": attempts}})
+    assert (said, len(provider.requests)) == ("ServiceUnavailableError: 500", attempts)
+
+
+def test_the_last_attempt_may_succeed(path: Path) -> None:
+    provider = TimedProvider([DOWN, DOWN, YES])
+    assert play(path, provider, answer_of) == "prime:big: yes"
+    assert len(provider.requests) == 3
+
+
+def test_waits_are_drawn_from_zero_to_a_second_doubled_each_time_and_at_most_a_minute(path: Path) -> None:
+    """Ten attempts: the bounds are 1, 2, 4, 8, 16, 32 and then 60 s."""
+    provider = TimedProvider([DOWN])
+    play(path, provider, answer_of, providers={"prime": {"attempts": 10, "break_after": 100}})
+    bounds = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    found = waits(provider)
+    assert len(found) == len(bounds)
+    assert all(0.0 <= wait <= bound for wait, bound in zip(found, bounds, strict=True))
+    # Uniform up to each bound: all of them in the lower half has a chance of one in 512, and so has the upper half.
+    shares = [wait / bound for wait, bound in zip(found, bounds, strict=True)]
+    assert min(shares) < 0.5 < max(shares)
+    assert len({round(share, 6) for share in shares}) > 5
+
+
+def test_a_pause_that_the_server_asks_for_is_kept_and_is_no_failure(path: Path) -> None:
+    busy = ServiceUnavailableError("429", retry_after_s=7.0)
+    provider = TimedProvider([busy, busy, busy, busy, busy, YES])
+    said = play(path, provider, answer_of, providers={"prime": {"attempts": 2}})
+    assert said == "prime:big: yes"
+    assert len(provider.requests) == 6
+    assert all(wait >= 7.0 for wait in waits(provider))
+
+
+def test_a_pause_counts_no_attempt_and_a_failure_after_it_does(path: Path) -> None:
+    busy = ServiceUnavailableError("429", retry_after_s=1.0)
+    provider = TimedProvider([busy, DOWN, busy, DOWN, YES])
+    said = play(path, provider, answer_of, providers={"prime": {"attempts": 2}})
+    assert (said, len(provider.requests)) == ("ServiceUnavailableError: 500", 4)
+
+
+def test_where_another_model_waits_a_busy_one_is_asked_as_often_as_configured_and_no_more(path: Path) -> None:
+    busy = ServiceUnavailableError("429", retry_after_s=1.0)
+    provider = TimedProvider([busy])
+    said = play(path, provider, answer_of, providers={"prime": {"attempts": 2}}, roles=with_fallback())
+    assert (said, len(provider.requests)) == ("other:small: spare", 2)
+
+
+def test_a_pause_beyond_the_deadline_is_not_waited_for(path: Path) -> None:
+    async def ask(rig: GatewayFixture) -> tuple[str, float]:
+        began = rig.clock.monotonic()
+        return await answer_of(rig, deadline_s=20.0), rig.clock.monotonic() - began
+
+    provider = TimedProvider([ServiceUnavailableError("429", retry_after_s=21.0)])
+    said, took_s = play(path, provider, ask)
+    assert (said, took_s, len(provider.requests)) == ("ServiceUnavailableError: 429", 0.0, 1)
+    provider = TimedProvider([ServiceUnavailableError("429", retry_after_s=5.0), YES])
+    said, took_s = play(path, provider, ask)
+    assert said == "prime:big: yes"
+    assert 5.0 <= took_s < 20.0
+
+
+@pytest.mark.parametrize(("attempts", "at"), [(1, [0.0]), (2, [0.0, 1.0]), (3, [0.0, 1.0, 3.0]), (9, [0.0, 1.0, 3.0])])
+def test_an_unreachable_server_is_tried_for_three_seconds(path: Path, attempts: int, at: list[float]) -> None:
+    provider = TimedProvider([ServerUnreachableError("nobody there")])
+
+    async def ask(rig: GatewayFixture) -> list[str]:
+        return [await answer_of(rig), await answer_of(rig)]
+
+    said = play(path, provider, ask, providers={"prime": {"attempts": attempts}})
+    assert provider.arrived == pytest.approx(at)
+    # The second call fails at once: nothing is sent to a server that nobody reached.
+    assert all(text.startswith("ServerUnreachableError: nobody there") for text in said)
+
+
+def test_a_server_that_comes_back_within_three_seconds_answers(path: Path) -> None:
+    gone = ServerUnreachableError("nobody there")
+    provider = TimedProvider([gone, gone, YES])
+    assert play(path, provider, answer_of) == "prime:big: yes"
+    assert provider.arrived == pytest.approx([0.0, 1.0, 3.0])
+
+
+def lost(text: str = "gone") -> ServiceUnavailableError:
+    error = ServiceUnavailableError(text)
+    error.__cause__ = ConnectionResetError()
+    return error
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_a_lost_reply_is_paid_for_and_asked_for_again_as_often_as_allowed(path: Path, retries: int) -> None:
+    async def ask(rig: GatewayFixture) -> tuple[str, list[Any], float]:
+        return await answer_of(rig), rig.rows("state, calls, cost_usd = worst_usd"), rig.purse_usd
+
+    provider = TimedProvider([lost()])
+    given = {"attempts": 5, "lost_retries": retries, "break_after": 100}
+    said, records, spent_usd = play(path, provider, ask, providers={"prime": given})
+    assert said == "ServiceUnavailableError: gone"
+    assert len(provider.requests) == 1 + retries
+    # Each request is a call of its own, at its maximum cost.
+    assert records == [("failed", 1, 1)] * (1 + retries)
+    assert spent_usd == pytest.approx(sum(cost for (cost,) in rigs.rows(path, "select cost_usd from model_call")))
+
+
+def test_a_lost_reply_is_not_asked_for_again_without_room_in_the_budget(path: Path) -> None:
+    async def ask(rig: GatewayFixture) -> str:
+        return await answer_of(rig)
+
+    provider = TimedProvider([lost(), YES])
+    # One call may cost at most 0.004 dollars and a little for the prompt.
+    budget = {"question_usd": 0.006, "day_usd": None}
+    said = play(path, provider, ask, budget=budget, providers={"prime": {"lost_retries": 3}})
+    assert "the reply was lost, and the budget does not allow another request" in said
+    assert len(provider.requests) == 1
+
+
+def test_a_model_with_a_fallback_gets_half_of_the_time_and_the_fallback_the_rest(path: Path) -> None:
+    async def ask(rig: GatewayFixture) -> tuple[str, float]:
+        began = rig.clock.monotonic()
+        return await answer_of(rig, deadline_s=100.0), rig.clock.monotonic() - began
+
+    provider = TimedProvider([SlowAnswer(1000.0, YES)])
+    said, took_s = play(path, provider, ask, roles=with_fallback())
+    assert said == "other:small: spare"
+    assert took_s == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(("deadline_s", "counts"), [(100.0, True), (51.0, True), (49.0, False)])
+def test_only_a_server_that_had_half_of_its_usual_time_is_blamed_for_a_missed_deadline(
+    path: Path, deadline_s: float, *, counts: bool
+) -> None:
+    """The role allows 100 s; a caller who allows less than half of it says nothing about the server."""
+
+    async def ask(rig: GatewayFixture) -> list[str]:
+        return [await answer_of(rig, deadline_s=deadline_s) for _ in range(2)]
+
+    provider = TimedProvider([SlowAnswer(1000.0, YES)])
+    roles = {"main": {"model": rigs.MAIN, "max_tokens": 1000, "timeout_s": 100.0}}
+    play(path, provider, ask, roles=roles, providers={"prime": {"break_after": 1, "break_s": 500.0}})
+    assert len(provider.requests) == (1 if counts else 2)

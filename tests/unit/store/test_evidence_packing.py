@@ -1,0 +1,193 @@
+"""Evidence of finished forecasts is compressed together, and that of long-resolved questions can be removed."""
+
+import hashlib
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.core.beliefs import Step, StepAction
+from bot.core.errors import StoreError
+from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
+from bot.store.database import open_reader_with
+from bot.store.evidence import evidence_path
+from bot.store.evidence_checks import check_evidence, find_damaged_bundles
+from bot.store.evidence_copies import archive_evidence, copy_new_evidence, evidence_copy_path
+from bot.store.evidence_packing import (
+    pack_finished_forecasts,
+    removable_forecasts,
+    remove_evidence,
+    return_free_pages,
+)
+from bot.store.integrity_checks import INVARIANTS, run_full_check
+from bot.store.ledger import open_ledger
+from bot.store.trials import RecordingKey
+from bot.testing.clock import FakeClock
+from tests.ledger_checks import copy_databases, integrity_faults
+from tests.unit.store.conftest import NOON, LedgerFixture
+
+LATER = NOON + timedelta(days=400)
+STAYS = ("forecast", "prediction", "trial", "decision", "intent", "score", "model_call", "resolution", "price")
+
+
+async def _forecast(ledger_fixture: LedgerFixture, key: str, make_step: Callable[..., Step], pages: int = 20) -> str:
+    """Make a forecast of a question with pages that repeat each other."""
+    ledger, asked = ledger_fixture.ledger, await ledger_fixture.ask(key)
+    running = await ledger_fixture.begin(asked)
+    for nth in range(pages):
+        body = f'"page {nth} of {key}: {"".join(f" word {n * n}" for n in range(500))}"'
+        await ledger.recordings.add(running.id, 1, RecordingKey("page", "k", nth), body, at=NOON)
+    document = await ledger.documents.put(f"text of {key}".encode(), "text/plain", scope=running.id)
+    step = make_step(0.3, documents=(document,))
+    await ledger.forecasts.log_step(running.id, trial=1, number=1, step=step, at=NOON)
+    lesson = replace(step, action=StepAction(name="keep_lesson", arguments={"text": f"look at {key}"}))
+    await ledger.forecasts.log_step(running.id, trial=1, number=2, step=lesson, at=NOON)
+    await ledger.documents.put(b"what all forecasts are told", "text/plain", scope=running.id)
+    await ledger.forecasts.complete(ledger_fixture.answer(asked, running, 0.3), next_due=None)
+    return running.id
+
+
+async def _pack(ledger_fixture: LedgerFixture) -> int:
+    documents = ledger_fixture.ledger.documents
+    return await pack_finished_forecasts(documents.writer, documents.readers)
+
+
+def _stored_bytes(ledger_fixture: LedgerFixture) -> int:
+    return int(ledger_fixture.rows("select sum(length(packed)) from bundle")[0][0])
+
+
+async def test_what_repeats_itself_takes_a_fraction_of_the_room_and_reads_as_before(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
+) -> None:
+    forecast = await _forecast(ledger_fixture, "rain", make_step)
+    running = await ledger_fixture.begin(await ledger_fixture.ask("snow"))
+    await ledger_fixture.ledger.recordings.add(running.id, 1, RecordingKey("page", "k"), '"snow"', at=NOON)
+    before, read = _stored_bytes(ledger_fixture), await ledger_fixture.ledger.recordings.read_trial(forecast, 1)
+    trace = await ledger_fixture.ledger.forecasts.trace(forecast)
+    assert await _pack(ledger_fixture) == 1
+    assert _stored_bytes(ledger_fixture) < before / 5
+    assert await ledger_fixture.ledger.recordings.read_trial(forecast, 1) == read
+    assert len(read) == 20
+    assert await ledger_fixture.ledger.forecasts.trace(forecast) == trace
+    assert ledger_fixture.rows("select scope, codec from bundle order by id") == [
+        (running.id, "zlib"),
+        (forecast, "lzma"),
+    ]
+    assert await _pack(ledger_fixture) == 0
+
+
+async def test_only_the_evidence_of_long_resolved_questions_is_removed(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
+) -> None:
+    ledger = ledger_fixture.ledger
+    old, late, open_still = [await _forecast(ledger_fixture, key, make_step) for key in ("rain", "hail", "snow")]
+    await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
+    documents = ledger.documents
+    before = {table: ledger_fixture.rows(f"select count(*) from {table}") for table in STAYS}  # noqa: S608 - names above
+    cutoff = NOON + timedelta(days=1)
+    assert await removable_forecasts(documents.readers, before=cutoff, limit=9) == [old]
+    assert await removable_forecasts(documents.readers, before=NOON, limit=9) == []
+    await _pack(ledger_fixture)
+    (shared,) = ledger_fixture.rows("select digest from evidence_document where shared")
+    await remove_evidence(documents.writer, documents.readers, [old], at=LATER)
+    assert await removable_forecasts(documents.readers, before=cutoff, limit=9) == []
+    assert {table: ledger_fixture.rows(f"select count(*) from {table}") for table in STAYS} == before  # noqa: S608
+    assert await ledger.recordings.read_trial(old, 1) == {}
+    assert len(await ledger.recordings.read_trial(late, 1)) == 20
+    assert (await documents.get(shared[0])).content == b"what all forecasts are told"
+    assert ledger_fixture.rows("select forecast, number from step where action = 'keep_lesson'") == sorted(
+        (forecast, 2) for forecast in (old, late, open_still)
+    )
+    for forecast in (late, open_still):
+        (record,) = (await ledger.forecasts.trace(forecast)).trials
+        assert len(record.steps) == 2
+    with closing(open_reader_with(ledger_fixture.path, evidence_path(ledger_fixture.path))) as database:
+        assert list(find_damaged_bundles(database)) == []
+    assert check_evidence(ledger_fixture.path).problems == ()
+    assert run_full_check(ledger_fixture.path, INVARIANTS).sound
+
+
+async def test_the_copy_gets_what_is_new_and_makes_up_for_lost_evidence(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
+) -> None:
+    first = await _forecast(ledger_fixture, "rain", make_step)
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 0
+    await _pack(ledger_fixture)
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 1
+    second, late = [await _forecast(ledger_fixture, key, make_step) for key in ("hail", "snow")]
+    await _pack(ledger_fixture)
+    running = await ledger_fixture.begin(await ledger_fixture.ask("wind"))
+    await ledger_fixture.ledger.forecasts.log_step(running.id, trial=1, number=1, step=make_step(0.2), at=NOON)
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 2
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 0
+    uncopied = await _forecast(ledger_fixture, "fog", make_step)
+    read = {one: await ledger_fixture.ledger.recordings.read_trial(one, 1) for one in (first, second, late)}
+    ledger = ledger_fixture.path.with_name("moved") / "ledger.sqlite"
+    (ledger.parent / "backups").mkdir(parents=True)
+    copy_databases(ledger_fixture.path, ledger)
+    evidence_path(ledger).unlink()
+    shutil.copy(evidence_copy_path(ledger_fixture.path), evidence_copy_path(ledger))
+    async with open_ledger(ledger, now=LATER) as recovered:
+        assert {one: await recovered.recordings.read_trial(one, 1) for one in read} == read
+        assert (await recovered.forecasts.trace(first)).removal_note is None
+        lost = await recovered.forecasts.trace(uncopied)
+        assert lost.evidence_removed_at == LATER
+        assert (await recovered.forecasts.trace(running.id)).state == "abandoned"
+    assert list(integrity_faults(ledger)) == []
+
+
+async def test_a_damaged_document_is_not_copied(ledger_fixture: LedgerFixture, make_step: Callable[..., Step]) -> None:
+    await _forecast(ledger_fixture, "rain", make_step)
+    await _pack(ledger_fixture)
+    ((sound,),) = ledger_fixture.rows("select packed from bundle")
+    ledger_fixture.damage_documents(b"\0")
+    with pytest.raises(StoreError, match=r"bundle \d+ of the evidence is damaged"):
+        copy_new_evidence(ledger_fixture.path, at=NOON)
+    ledger_fixture.damage_documents(sound)
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 1
+
+
+async def test_an_archive_has_what_is_removed_and_removing_reaches_the_copy(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], tmp_path: Path
+) -> None:
+    old, late = [await _forecast(ledger_fixture, key, make_step) for key in ("rain", "hail")]
+    await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
+    await _pack(ledger_fixture)
+    copy_new_evidence(ledger_fixture.path, at=NOON)
+    documents, before = ledger_fixture.ledger.documents, NOON + timedelta(days=1)
+    archived = tmp_path / "archive.sqlite"
+    count = await archive_evidence(documents.readers, ledger_fixture.path, archived, before=before, at=LATER)
+    assert count == 1
+    job = EvidenceContext(path=ledger_fixture.path, ledger=ledger_fixture.ledger, clock=FakeClock(LATER))
+    assert await remove_old_evidence(job, before=before) == 1
+    scopes = "select distinct scope from recording order by scope"
+    kept = {path.name: _rows(path, scopes) for path in (archived, evidence_copy_path(ledger_fixture.path))}
+    assert kept == {archived.name: [(old,)], evidence_copy_path(ledger_fixture.path).name: [(late,)]}
+    assert _rows(archived, "select count(*) from step") == [(2,)]
+
+
+async def test_pages_of_removed_evidence_go_back_to_the_disk(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
+) -> None:
+    documents = ledger_fixture.ledger.documents
+    content = hashlib.shake_128(b"pages").digest(8_000_000)
+    forecast = await _forecast(ledger_fixture, "rain", make_step)
+    await documents.put(content, "application/octet-stream", scope=forecast)
+    await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
+    ledger_fixture.rows("pragma evidence.wal_checkpoint(truncate)")
+    before = evidence_path(ledger_fixture.path).stat().st_size
+    job = EvidenceContext(path=ledger_fixture.path, ledger=ledger_fixture.ledger, clock=FakeClock(LATER))
+    assert await remove_old_evidence(job, before=NOON + timedelta(days=1)) == 1
+    assert await return_free_pages(documents.writer) > 256
+    ledger_fixture.rows("pragma evidence.wal_checkpoint(truncate)")
+    assert evidence_path(ledger_fixture.path).stat().st_size < before / 1.5
+
+
+def _rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchall()
