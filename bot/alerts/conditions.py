@@ -15,7 +15,6 @@ from bot.core.submissions import ExecutionMode
 from bot.forecasting.failures import describe_failures, failure_reason
 from bot.store.health_queries import EVENT_PERIOD, JobHistory
 from bot.store.heartbeat import DaemonCondition
-from bot.store.integrity_checks import MIN_FREE_BYTES
 
 DISCOVERY_PREFIX, BACKUP_JOB = "discover ", "backup"
 NOTIFIER_RULE = "notifier"
@@ -264,18 +263,22 @@ def _wanted_approvals(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
 
 
 def _full_disk(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
-    if snapshot.free_bytes < MIN_FREE_BYTES:
+    if snapshot.free_bytes < _min_free_bytes(snapshot):
         yield _free_space_finding(snapshot)
 
 
+def _min_free_bytes(snapshot: HealthSnapshot) -> float:
+    return snapshot.config.daemon.min_free_mb * 1e6
+
+
 def _low_disk(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
-    if snapshot.free_bytes < LOW_DISK_FACTOR * MIN_FREE_BYTES:
+    if snapshot.free_bytes < LOW_DISK_FACTOR * _min_free_bytes(snapshot):
         yield _free_space_finding(snapshot)
 
 
 def _free_space_finding(snapshot: HealthSnapshot) -> ConditionFinding:
     text = f"{snapshot.free_bytes / 1e6:,.0f} MB are free on the disk of {snapshot.config.state}"
-    remedy = "free some space; the daemon ends when it can no longer record its work"
+    remedy = f"free some space; below {snapshot.config.daemon.min_free_mb:,.0f} MB no new work begins"
     return ConditionFinding(subject="", text=text, since=snapshot.now, remedy=remedy)
 
 

@@ -18,8 +18,8 @@ from bot.store.serialization import format_timestamp
 
 NOT_RUNNING = frozenset({DaemonCondition.NEVER, DaemonCondition.STOPPED, DaemonCondition.FAILED, DaemonCondition.DIED})
 # Status shows these in lines of their own, and doctor checks them itself.
-_SHOWN_ELSEWHERE = frozenset({"halt", "halt_by_person", "disk_halt", "in_doubt", "budget_100"})
-_CHECKED_ELSEWHERE = frozenset({*_SHOWN_ELSEWHERE, "disk", "disk_low", "clock", "model"})
+_SHOWN_ELSEWHERE = frozenset({"halt", "halt_by_person", "disk_halt", "disk", "in_doubt", "budget_100"})
+_CHECKED_ELSEWHERE = frozenset({*_SHOWN_ELSEWHERE, "disk_low", "clock", "model"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
