@@ -45,7 +45,7 @@ _NO_SHIFT = 0.999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedForecasts:
-    """What a variant answered to each case, in their order, None where it failed, and with which trials."""
+    """What a variant answered to each case, in their order, None where it failed, and what its trials cost."""
 
     name: str
     answers: Sequence[float | None]
@@ -159,7 +159,8 @@ async def _forecast_question(
     except NoAnswerError:
         prediction = None
     trace = await context.ledger.forecasts.trace(run.running.id)
-    trials = [record.trial for record in trace.trials if record.trial is not None]
+    # Beliefs cannot be sent to another process, and only what trials cost counts here.
+    trials = [replace(one.trial, belief=None, prior=None) for one in trace.trials if one.trial is not None]
     return prediction.probability if isinstance(prediction, BinaryPrediction) else None, trials
 
 

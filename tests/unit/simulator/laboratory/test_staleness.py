@@ -1,5 +1,6 @@
 """Questions that are followed day by day: what is asked when, which forecast stands for which day, and what it cost."""
 
+import pickle
 from itertools import groupby
 from pathlib import Path
 
@@ -91,6 +92,8 @@ def test_solo_finds_its_own_forecasts_and_repeats_them_as_its_settings_say(tmp_p
     # On days 2 and 3 a repetition is one step without a call; on day 4 it is time for another forecast.
     assert [sum(trial.usage.calls for trial in trials) > 0 for trials in kept.trials] == [True, False, False, True]
     assert [sum(trial.steps for trial in trials) for trials in kept.trials][1:3] == [1, 1]
+    # Each job has a process of its own, which sends its result back.
+    assert pickle.loads(pickle.dumps(daily)) == daily  # noqa: S301 - our own
     assert kept.answers[0] == kept.answers[1] == kept.answers[2] != kept.answers[3]
 
 
