@@ -51,6 +51,8 @@ _LEDGER = (
       ended_at, decided_at)
     {_NUMBERS} select {_ID}, {_REF}, {_VERSION}, i + 1, 'plain', 1, {_AT}, 'new', 'done', {_AT}, {_LATER}, {_LATER},
       {_LATER} from n""",
+    # A trigger counts forecasts that become done; these are done from the beginning.
+    "insert into tally (name, count) select 'forecasts', count(*) from forecast",
     f"""insert into prediction (forecast, target, ref, probability, raw_probability)
     {_NUMBERS} select {_ID}, 'outcome', {_REF}, 0.1 + 0.8 * (i * 53 % 100) / 100.0, 0.5 from n""",
     f"""insert into trial (forecast, number, steps, ended_at, ending, body)

@@ -111,9 +111,8 @@ def full_scans(ledger: Path, statements: Sequence[str]) -> Iterator[str]:
             plan = [str(row[3]) for row in connection.execute(f"explain query plan {sql}")]
             # A walk along the order that is asked for ends at the limit.
             is_limited = " limit " in f" {' '.join(sql.split())} ".lower() and not any("TEMP B-TREE" in x for x in plan)
-            for line in plan:
-                if not is_limited and (table := scanned_table(line, sql)) is not None:
-                    yield f"{table}: {line}: {' '.join(sql.split())[:300]}"
+            scanned = [] if is_limited else [(scanned_table(line, sql), line) for line in plan]
+            yield from (f"{table}: {line}: {' '.join(sql.split())[:300]}" for table, line in scanned if table)
 
 
 def scanned_table(line: str, sql: str) -> str | None:
