@@ -85,9 +85,11 @@ class DecisionChecks:
                 yield f"orders: {row['id']} submits a forecast of {row['forecaster']}, and {first} submits"
 
     def _exclusions(self) -> Iterator[str]:
-        """What is excluded from the beginning is never forecast."""
+        """What is excluded from the beginning to the end is never forecast."""
         for row in read_rows(self.ledger, _FORECASTS):
-            words = self.configs[0]["venues"][row["ref"].partition(":")[0]].get("exclude", {}).get("words", ())
+            venue = row["ref"].partition(":")[0]
+            lists = [config["venues"][venue].get("exclude", {}).get("words", ()) for config in self.configs]
+            words = [word for word in lists[0] if all(word in one for one in lists)]
             title = f"{json.loads(row['body'])['title']} "
             if found := [word for word in words if f"{word} " in title.replace("?", " ")]:
                 yield f"orders: {row['ref']} is excluded by {found} and was forecast"
