@@ -14,7 +14,7 @@ from bot.core.permissions import ApprovalState, ArmRecord
 from bot.core.predictions import prediction_mismatch
 from bot.core.questions import describe_changes
 from bot.core.submissions import ExecutionMode, HoldDecision
-from bot.execution.gate.approval import missing_approval_reason
+from bot.execution.gate.approval import forecast_edge, missing_approval_reason
 from bot.execution.gate.caps import CAP_TOLERANCE, loss_limit_breach, max_order_cost, tightest_headroom
 from bot.execution.gate.decision_context import REPLAN_AFTER, DecisionContext, SubmissionKind, SubmissionPhase
 from bot.execution.gate.execution_policy import ExecutionPolicy
@@ -322,12 +322,23 @@ def check_losses(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_edge(context: DecisionContext) -> HoldDecision | None:
-    """Hold a purchase that gains too little after fees. Sales take no new risk."""
+    """Hold a purchase that gains too little after fees, by the forecast itself. Sales take no new risk.
+
+    The planner's own figure counts where it is lower, and for a curve, whose value only the planner knows.
+    """
     order, minimum = context.order, context.policy.trading.edge
-    if order is None or order.side is OrderSide.SELL or order.edge >= minimum - CAP_TOLERANCE:
+    if order is None or order.side is OrderSide.SELL:
         return None
+    edge = forecast_edge(order, context.forecast.predictions)
+    if edge is None:
+        return context.hold_until_retry(f"the order is on {order.option!r}, which was not forecast", REPLAN_AFTER)
+    if min(edge, order.edge) >= minimum - CAP_TOLERANCE:
+        return None
+    found = (
+        f"{order.edge:.4f}" if order.edge <= edge else f"{edge:.4f} by the forecast ({order.edge:.4f} by the planner)"
+    )
     return context.hold_until_retry(
-        f"the edge is {order.edge:.4f} a share after fees, below trading.edge = {minimum:g}", REPLAN_AFTER
+        f"the edge is {found} a share after fees, below trading.edge = {minimum:g}", REPLAN_AFTER
     )
 
 
