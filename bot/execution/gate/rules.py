@@ -80,7 +80,9 @@ def find_objection_but_approval(context: DecisionContext) -> HoldDecision | None
 
 
 def check_mode(context: DecisionContext) -> HoldDecision | None:
-    """Hold everything of a venue that is off."""
+    """Hold everything of a venue that is off; for a while where it only cannot be opened."""
+    if context.is_unopened:
+        return context.hold_until_retry(f"{context.policy.venue} cannot be opened now")
     return HoldDecision(why=f"{context.policy.venue} is off") if context.policy.mode is ExecutionMode.OFF else None
 
 
@@ -93,7 +95,10 @@ def check_account(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_recorded_only(context: DecisionContext) -> HoldDecision | None:
-    """Hold for good a forecast that a person only wanted to see."""
+    """Hold for good a forecast that a person only wanted to see, and all of a venue that can only be read."""
+    if context.is_read_only:
+        missing = "no writer" if context.policy.is_live else "no paper book"
+        return HoldDecision(why=f"recorded only: {context.policy.venue} can only be read, it has {missing}")
     if not context.recorded_only:
         return None
     return HoldDecision(why="recorded only: it was made by hand, without --submit")
