@@ -35,7 +35,6 @@ from bot.cli.doctor_checks import (
 from bot.cli.health_report import check_conditions
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_age, format_bytes
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -43,6 +42,7 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, StoreError
 from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
+from bot.evaluation.value_text import format_age, format_bytes
 from bot.llm.roles import ModelRoles
 from bot.plugin_system.registry import Registry, load_registry, with_all_members
 from bot.store.backups import BACKUP_FOLDER, list_backups

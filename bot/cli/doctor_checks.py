@@ -16,7 +16,6 @@ from typing import Any
 from bot.app.execution_wiring import COMMENTS_NOT_ALLOWED, comment_fee
 from bot.app.forecaster_requirements import budget_warnings
 from bot.app.plugin_factory import PluginFactory
-from bot.cli.output.formatting import format_age, format_minute
 from bot.cli.output.trial_text import RECENT_PERIOD, failures_summary, step_limit_warnings
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -32,6 +31,7 @@ from bot.core.errors import (
 from bot.core.interfaces import ModelProvider
 from bot.core.plain_text import suggest_names
 from bot.core.submissions import ExecutionMode, IntentState
+from bot.evaluation.value_text import format_age, format_minute
 from bot.execution.gate.execution_policy import venue_policies
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.execution.gate.rules import arm_objection

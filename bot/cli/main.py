@@ -45,6 +45,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "status": CommandEntry(
         "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
     ),
+    "web": CommandEntry(
+        "bot.cli.web", "Show the dashboard in a browser, with the daemon or without it; it only reads."
+    ),
     "questions": CommandEntry("bot.cli.questions", "List questions, soonest close first."),
     "show": CommandEntry("bot.cli.show", "Show one question: forecasts, belief steps, decisions, outcome and score."),
     "explain": CommandEntry(

@@ -27,10 +27,9 @@ from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import unconfirmed_forecasts_message
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, progress_bars, stdout_console
-from bot.cli.output.formatting import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.cli.output.score_report import print_kinds
 from bot.cli.output.trial_text import failures_exit_code, failures_summary
-from bot.cli.score import print_total_scores, rows_by_forecaster, rule_scores_by_forecaster
+from bot.cli.score import print_total_scores
 from bot.config.schema import Config
 from bot.config.secrets import read_api_token
 from bot.core.clock import SeededRandom, SystemClock
@@ -43,7 +42,9 @@ from bot.core.questions import SINGLE_TARGET
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
 from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason, JobRun
 from bot.daemon.service import handle_signals, log_stop, run_daemon, run_jobs_once
+from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
 from bot.evaluation.score_report import kind_reports
+from bot.evaluation.value_text import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch
 from bot.jobs.job import DaemonJob
 from bot.plugin_system.discovery import BUILT_IN_CONFIG
@@ -454,8 +455,8 @@ async def _serve_web(opened: FoxcastApp) -> AsyncIterator[None]:
     )
     token = None if section.token_file is None else read_api_token(section.token_file)
     host, port = section.address
-    async with serve_app(create_web_app(state, token=token), host, port) as listening:
-        log.info("health and metrics", address=f"http://{host}:{listening}/healthz")
+    async with serve_app(create_web_app(state, token=token, hosts=section.hosts), host, port) as listening:
+        log.info("dashboard, health and metrics", address=f"http://{host}:{listening}/")
         yield
 
 

@@ -98,7 +98,12 @@ class HashedToken:
 
 def create_token() -> str:
     """Return a token of 256 bits that nobody can guess."""
-    return KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+    return KEY_PREFIX + create_random_key()
+
+
+def create_random_key() -> str:
+    """Return 256 bits of chance as text, such as the cookie of a session."""
+    return secrets.token_urlsafe(_KEY_BYTES)
 
 
 def hash_token(token: str, salt: str | None = None) -> HashedToken:
