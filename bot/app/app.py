@@ -325,9 +325,9 @@ async def open_app(
     async with AsyncExitStack() as stack:
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
-        displacement = check_identity(folder / LEDGER_FILE).fault
-        if displacement:
-            config = await _use_paper(config, ledger, folder, displacement, started_at)
+        found = check_identity(folder / LEDGER_FILE)
+        if found.fault:
+            config = await _use_paper(config, ledger, folder, found.fault, started_at)
         factory_manager = _open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
         factory = await stack.enter_async_context(factory_manager)
         only_forecasters, names = options.get("only"), [*usable_venues(config, registry)]
@@ -341,7 +341,8 @@ async def open_app(
             ledger,
             _kill_switch(config, folder),
             partial(_measured_clock_skew, factory.http),
-            is_displaced=bool(displacement),
+            is_displaced=bool(found.fault),
+            adopted_at=None if found.identity is None else found.identity.made_at,
         )
         discovered_venues, stopping = set[str](), asyncio.Event()
         archives = [archive for name in names if (archive := configured_archive(config, registry, name))]

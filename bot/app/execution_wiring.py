@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from bot.app.plugin_factory import PluginFactory
 from bot.app.venues import OpenVenues
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config, DaemonSection, PolicySection
+from bot.core.interfaces import Clock
 from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policies
 from bot.execution.gate.gate import Gate, PreSendCheck
@@ -19,6 +20,7 @@ from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.gate.readiness import LiveReadiness, clock_fault
 from bot.execution.outbox.outbox import Outbox
 from bot.jobs.comments import CommentContext
+from bot.jobs.foreign_writes import ForeignWriteCheck
 from bot.jobs.halts import HaltEnforcer
 from bot.jobs.job import DaemonJob
 from bot.jobs.ledger_maintenance import AuditExportContext
@@ -161,10 +163,12 @@ def wire_execution(
     clock_skew: ClockSkewReader,
     *,
     is_displaced: bool = False,
+    adopted_at: datetime | None = None,
 ) -> ExecutionWiring:
     """Return the wiring; ``clock_skew`` returns by how many seconds this clock is ahead of those of the venues.
 
-    ``is_displaced``: the state folder was copied or moved, so that live venues use paper books.
+    ``is_displaced``: the state folder was copied or moved, so that live venues use paper books. ``adopted_at`` is when
+    it was made or adopted.
     """
     clock, readiness = factory.clock, LiveReadiness()
     withdrawal_venues = frozenset(spec.name for spec in factory.registry.venues if spec.withdraws)
@@ -202,6 +206,7 @@ def wire_execution(
             started_at=clock.now(),
             credentials=credential_checks(factory, venues),
             credential_refusal=lambda venue: _credential_refusal(factory, venue),
+            check_own_writes=_foreign_writes(ledger, clock, venues, adopted_at or clock.now()).check_venue,
         ),
         audit_export=AuditExportContext(ledger=ledger, folder=kill_switch.ledger_file.parent, clock=clock),
         _policy=factory.config.policy,
@@ -209,6 +214,16 @@ def wire_execution(
         _by_event=[spec.name for spec in factory.registry.venues if spec.comments_by_event],
         _ledger=ledger,
         _venues=venues,
+    )
+
+
+def _foreign_writes(ledger: Ledger, clock: Clock, venues: OpenVenues, since: datetime) -> ForeignWriteCheck:
+    return ForeignWriteCheck(
+        ledger=ledger,
+        clock=clock,
+        execution_policies=venues.execution_policies,
+        submitters=venues.submitters,
+        since=since,
     )
 
 
