@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from bot.jobs.reconciliation import AccountSettlementContext, settle_accounts
 from bot.jobs.submission import RunStart, SubmitJobContext
 from bot.jobs.withdrawals import CancellationContext, StaleWithdrawalContext, cancel_requested_orders
 from bot.plugin_system.registry import Registry
+from bot.store.folder_identity import IdentityCheck
 from bot.store.ledger import Ledger
 
 log = structlog.get_logger(__name__)
@@ -162,13 +163,11 @@ def wire_execution(
     kill_switch: KillSwitch,
     clock_skew: ClockSkewReader,
     *,
-    is_displaced: bool = False,
-    adopted_at: datetime | None = None,
+    identity: IdentityCheck | None = None,
 ) -> ExecutionWiring:
     """Return the wiring; ``clock_skew`` returns by how many seconds this clock is ahead of those of the venues.
 
-    ``is_displaced``: the state folder was copied or moved, so that live venues use paper books. ``adopted_at`` is when
-    it was made or adopted.
+    ``identity`` is the check of the state folder: in one that was copied or moved, live venues use paper books.
     """
     clock, readiness = factory.clock, LiveReadiness()
     withdrawal_venues = frozenset(spec.name for spec in factory.registry.venues if spec.withdraws)
@@ -193,7 +192,7 @@ def wire_execution(
             trading_venues=frozenset(venues.planners),
             withdrawal_venues=withdrawal_venues,
             folder=kill_switch.ledger_file.parent,
-            is_displaced=is_displaced,
+            is_displaced=bool(identity and identity.fault),
             on_resume=partial(_recheck_credentials, readiness, factory.credentials),
         ),
         live_readiness=ReadinessContext(
@@ -206,7 +205,7 @@ def wire_execution(
             started_at=clock.now(),
             credentials=credential_checks(factory, venues),
             credential_refusal=lambda venue: _credential_refusal(factory, venue),
-            check_own_writes=_foreign_writes(ledger, clock, venues, adopted_at or clock.now()).check_venue,
+            check_own_writes=_foreign_writes(ledger, clock, venues, identity).check_venue,
         ),
         audit_export=AuditExportContext(ledger=ledger, folder=kill_switch.ledger_file.parent, clock=clock),
         _policy=factory.config.policy,
@@ -217,13 +216,16 @@ def wire_execution(
     )
 
 
-def _foreign_writes(ledger: Ledger, clock: Clock, venues: OpenVenues, since: datetime) -> ForeignWriteCheck:
+def _foreign_writes(
+    ledger: Ledger, clock: Clock, venues: OpenVenues, identity: IdentityCheck | None
+) -> ForeignWriteCheck:
+    known = None if identity is None else identity.identity
     return ForeignWriteCheck(
         ledger=ledger,
         clock=clock,
         execution_policies=venues.execution_policies,
         submitters=venues.submitters,
-        since=since,
+        since=clock.now() if known is None else known.made_at,
     )
 
 
