@@ -341,9 +341,9 @@ async def open_app(
     async with AsyncExitStack() as stack:
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
-        displacement = check_identity(folder / LEDGER_FILE).fault
-        if displacement:
-            config = await _use_paper(config, ledger, folder, displacement, started_at)
+        found = check_identity(folder / LEDGER_FILE)
+        if found.fault:
+            config = await _use_paper(config, ledger, folder, found.fault, started_at)
         factory_manager = open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
         factory = await stack.enter_async_context(factory_manager)
         only_forecasters, names = options.get("only"), [*usable_venues(config, registry)]
@@ -353,7 +353,7 @@ async def open_app(
         registry = _usable_registry(registry, factory, needs_all=only_forecasters is not None)
         gateway, tool_factory = await _open_models(factory, forecasters, ledger)
         switch, skew = build_kill_switch(config, folder), partial(_measured_clock_skew, factory.http)
-        wiring = wire_execution(factory, opened, ledger, switch, skew, is_displaced=bool(displacement))
+        wiring = wire_execution(factory, opened, ledger, switch, skew, identity=found)
         discovered_venues, stopping = set[str](), asyncio.Event()
         archives = [archive for name in names if (archive := configured_archive(config, registry, name))]
         app = FoxcastApp(

@@ -144,7 +144,7 @@ class TradingFixture:
     )
     readiness: LiveReadiness = field(
         default_factory=lambda: LiveReadiness(
-            credentials={VENUE: ""}, reconciliation={VENUE: ""}, clock="", database="", audit=""
+            credentials={VENUE: ""}, reconciliation={VENUE: ""}, own_writes={VENUE: ""}, clock="", database="", audit=""
         )
     )
 
