@@ -1,6 +1,6 @@
 """What a live venue needs before anything is sent.
 
-Credentials, settled writes, a correct clock, an intact database and audit.
+Credentials, settled writes, no writes of others on the account, a correct clock, an intact database and audit.
 """
 
 import asyncio
@@ -31,9 +31,12 @@ CredentialCheck = Callable[[], Awaitable[Sequence[str]]]
 # Returns by how many seconds this clock is ahead of the venues' clocks; None where none has answered yet.
 ClockSkewReader = Callable[[], float | None]
 
+# Halts a venue whose account was written to by others; returns why that cannot be known, or "".
+OwnWritesCheck = Callable[[str], Awaitable[str]]
+
 READINESS_JOB = "ready"
 # The format of the line that the job returns.
-_FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|clock|database|audit): ")
+_FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|account|clock|database|audit): ")
 _LOST_STATES = (IntentState.SENDING, IntentState.UNKNOWN)
 _UNSETTLED_STATES = (*_LOST_STATES, IntentState.IN_DOUBT)
 
@@ -54,6 +57,7 @@ class ReadinessContext:
     started_at: datetime
     credentials: Mapping[str, CredentialCheck] = field(default_factory=dict)
     credential_refusal: Callable[[str], str] = lambda _: ""
+    check_own_writes: OwnWritesCheck | None = None
 
 
 async def check_readiness(job: ReadinessContext) -> str:
@@ -68,6 +72,7 @@ async def check_readiness(job: ReadinessContext) -> str:
     for venue in live:
         await _check_credentials(job, venue)
     await count_unsettled_writes(job)
+    await check_accounts(job)
     job.readiness.clock = _clock_problem(job, live)
     if job.readiness.database:
         job.readiness.database = await _database_problem(job.path)
@@ -77,11 +82,19 @@ async def check_readiness(job: ReadinessContext) -> str:
 
 
 async def refresh_readiness(job: ReadinessContext) -> None:
-    """Count the unknown writes, which change with each write; check everything where a person changed something."""
+    """Check what changes with each write; check everything where a person changed something."""
     if job.readiness.is_outdated:
         await check_readiness(job)
     else:
         await count_unsettled_writes(job)
+        await check_accounts(job)
+
+
+async def check_accounts(job: ReadinessContext) -> None:
+    """Compare what each live venue lists with what was sent."""
+    for venue, policy in job.execution_policies.items():
+        if policy.is_live:
+            job.readiness.own_writes[venue] = "" if job.check_own_writes is None else await job.check_own_writes(venue)
 
 
 async def _check_credentials(job: ReadinessContext, venue: str) -> None:

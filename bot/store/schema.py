@@ -273,6 +273,7 @@ _INTENTS = (
 ) strict
 """,
     "create index attempt_by_tag on attempt (tag) where tag <> ''",
+    "create index attempt_by_reference on attempt (reference) where reference <> ''",
     "create index attempt_by_start on attempt (started_at)",
     "create index attempt_by_fence on attempt (fence_at) where fence_at is not null",
     """create table fill (

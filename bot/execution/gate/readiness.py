@@ -1,4 +1,4 @@
-"""What a live venue needs besides an arm record: credentials, settled writes, clock, database and audit.
+"""What a live venue needs besides an arm record: credentials, settled and own writes, clock, database and audit.
 
 Nothing counts as present before it was checked.
 """
@@ -22,15 +22,16 @@ _NO_ACCOUNTS: Mapping[str, int] = MappingProxyType({})
 class LiveReadiness:
     """The findings of the readiness job.
 
-    ``credentials`` and ``reconciliation`` are by venue; "" is passed, a text is what is wrong. ``refused_credentials``
-    are the venues that refused them, or to which none could be sent. ``verified_audit_head``
-    is the head up to which the audit was verified, empty if none of it was. ``is_outdated``: everything is checked
-    again before the next decision.
+    ``credentials``, ``reconciliation`` and ``own_writes`` are by venue; "" is passed, a text is what is wrong.
+    ``refused_credentials`` are the venues that refused them, or to which none could be sent. ``verified_audit_head`` is
+    the head up to which the audit was verified, empty if none of it was. ``is_outdated``: everything is checked again
+    before the next decision.
     """
 
     credentials: dict[str, str] = field(default_factory=dict)
     refused_credentials: set[str] = field(default_factory=set)
     reconciliation: dict[str, str] = field(default_factory=dict)
+    own_writes: dict[str, str] = field(default_factory=dict)
     clock: str = NOT_CHECKED
     database: str = NOT_CHECKED
     audit: str = NOT_CHECKED
@@ -47,6 +48,7 @@ class LiveReadiness:
         found = {
             "credentials": self.credentials.get(venue, NOT_CHECKED),
             "reconciliation": self.reconciliation.get(venue, NOT_CHECKED),
+            "account": self.own_writes.get(venue, NOT_CHECKED),
             "clock": self.clock,
             "database": self.database,
             "audit": self.audit,
