@@ -40,7 +40,7 @@ async def show_now(context: DashboardContext, request: Request) -> Response:
     conditions = find_conditions(snapshot)
     problems = [one for one in conditions if one.rule.degrades]
     values = {
-        "is_healthy": not problems and snapshot.daemon.condition in _RUNS,
+        "level": "bad" if problems else "good" if snapshot.daemon.condition in _RUNS else "",
         "daemon_text": _daemon_text(snapshot),
         "problems": [_redacted(one) for one in problems],
         "questions": await ledger.questions.count(),

@@ -66,12 +66,24 @@ async def show_question(context: DashboardContext, request: Request) -> Response
         "rules": scoring_rules_for(question.shape.kind),
         "targets": [*_target_rows(record)],
         "history_chart": _draw_history(context, record, prices),
-        "forecasts": [_forecast_values(context, record, one) for one in record.recorded_forecasts],
+        "forecasts": [_forecast_values(context, record, one) for one in _in_order(context, record)],
         "history": [_history_row(record, one) for one in reversed(record.history)][:MAX_HISTORY],
         "changes": [*_version_changes(versions)],
         "chosen": wanted,
     }
     return await context.respond(request, "question.html", values, live=True)
+
+
+def _in_order(context: DashboardContext, record: QuestionRecord) -> list[RecordedForecast]:
+    """Return the forecasts in the order in which config names their forecasters: the first one is submitted."""
+    venue = context.state.config.venues.get(record.question.ref.venue)
+    names = [*(venue.forecasters if venue else ())]
+
+    def place(case: RecordedForecast) -> tuple[int, str]:
+        name = case.forecast.forecaster
+        return (names.index(name) if name in names else len(names), name)
+
+    return sorted(record.recorded_forecasts, key=place)
 
 
 def _target_rows(record: QuestionRecord) -> Iterator[Mapping[str, Any]]:
