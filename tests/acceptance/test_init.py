@@ -7,6 +7,7 @@ import select
 import stat
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +81,12 @@ def test_each_file_is_valid_and_has_only_what_differs(
     config = load_config(empty.config)
     registry = load_registry(config)
     assert registry.broken == ()
-    for table in PluginTableName:
-        for spec in registry.specs_of_table(table):
-            settings = load_plugin_settings(spec, config)
-            written = config.plugin_table(table, spec.name).settings
-            for key, value in written.items():
-                if key in type(settings).model_fields:
-                    default = type(settings).model_fields[key].default
-                    assert value not in (default, [*default] if isinstance(default, tuple) else default)
+    for spec in chain.from_iterable(map(registry.specs_of_table, PluginTableName)):
+        fields = type(load_plugin_settings(spec, config)).model_fields
+        written = config.plugin_table(spec.table, spec.name).settings
+        for key in written.keys() & fields.keys():
+            default = fields[key].default
+            assert written[key] not in (default, [*default] if isinstance(default, tuple) else default)
     bare = type(config)()
     for path, value in leaves(tomllib.loads(empty.config.read_text())):
         if path[0] not in {"venues", "forecasters", "models"} and path[:2] not in {("llm", "roles"), ("llm", "models")}:
