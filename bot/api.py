@@ -155,6 +155,7 @@ from bot.core.predictions import (
 from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, Target
 from bot.core.redaction import register_secrets as keep_secret
 from bot.core.research import Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
+from bot.core.setup_choices import SetupChoice, SetupValue
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -464,6 +465,8 @@ __all__ = [
     "SeriesModel",
     "ServerUnreachableError",
     "ServiceUnavailableError",
+    "SetupChoice",
+    "SetupValue",
     "ShareOffer",
     "ShownSource",
     "SizingPolicy",

@@ -5,7 +5,7 @@ The readiness of live venues is what the last run found.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,9 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from bot.app.execution_wiring import COMMENTS_NOT_ALLOWED, comment_fee
 from bot.app.forecaster_requirements import budget_warnings
 from bot.app.plugin_factory import PluginFactory
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, stdout_console
 from bot.cli.output.trial_text import RECENT_PERIOD, failures_summary, step_limit_warnings
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -69,6 +72,21 @@ class CheckFinding:
     check: str
     found: str
     remedy: str = ""
+
+
+_COLUMNS = (TableColumn(""), TableColumn("check"), TableColumn("found", ColumnKind.TEXT))
+_VERDICT_STYLES = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "bold red"}
+
+
+def print_findings(findings: Iterable[CheckFinding]) -> None:
+    """Print findings as a table, each with its remedy."""
+    stdout_console().print(make_table(_COLUMNS, [_finding_cells(finding) for finding in findings]))
+
+
+def _finding_cells(finding: CheckFinding) -> tuple[Text, str, str]:
+    remedy = f"; {finding.remedy}" if finding.remedy else ""
+    style = _VERDICT_STYLES[finding.verdict]
+    return Text(finding.verdict.value, style=style), finding.check, f"{finding.found}{remedy}"
 
 
 CONFIG_REMEDY = "correct config.toml"

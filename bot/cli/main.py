@@ -42,6 +42,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "bot.cli.run", "Run the daemon: find questions, forecast, submit, resolve and score; --once for one pass."
     ),
     "demo": CommandEntry("bot.cli.demo", "Run a demo in a simulated world: no keys, no network, no real orders."),
+    "init": CommandEntry(
+        "bot.cli.init", "Write a first configuration with key files, test both, and say the next commands."
+    ),
     "status": CommandEntry(
         "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
     ),
