@@ -191,9 +191,7 @@ from bot.execution.outbox.write_loop import (
     write_receipt,
 )
 from bot.execution.paper.forecast_book import (
-    ForecastPeriod,
     PaperForecastBook,
-    forecast_active_at,
     forecast_coverage,
     open_forecast_book,
 )
@@ -208,12 +206,10 @@ from bot.execution.paper.paper_market import (
 )
 from bot.forecasting.agent import parsing
 from bot.forecasting.agent.answer_schema import (
-    DEFAULT_QUANTILES,
     AnswerFields,
     AnswerFormat,
     AnswerSettings,
     ProbabilityMargin,
-    QuantileLevels,
     TargetPredictions,
     create_answer_format,
     prediction_distance,
@@ -221,8 +217,6 @@ from bot.forecasting.agent.answer_schema import (
 from bot.forecasting.agent.belief_state import (
     BELIEF_FIELD,
     BeliefState,
-    BeliefUpdate,
-    EvidenceItem,
     StartingPoint,
     apply_belief_update,
     belief_schema,
@@ -232,7 +226,6 @@ from bot.forecasting.agent.belief_state import (
     narrow_margins,
 )
 from bot.forecasting.agent.chat_session import (
-    SESSION_ERRORS,
     ChatSession,
     StructuredAnswer,
     TurnResult,
@@ -245,7 +238,6 @@ from bot.forecasting.agent.parsing import ModelAction, UnreadableAnswer
 from bot.forecasting.agent.prompt_texts import (
     SUBMIT,
     bounds_text,
-    join_tool_names,
     judging_name,
     judging_text,
     question_text,
@@ -265,7 +257,6 @@ from bot.forecasting.aggregation import (
     PEER_FORECASTS,
     PoolingMethod,
     blend_predictions,
-    combine_trials,
     pool_predictions,
     read_predictions,
 )
@@ -309,13 +300,11 @@ __all__ = [
     "BELIEF_FIELD",
     "CRITIC_PROMPT",
     "CRITIC_ROLE",
-    "DEFAULT_QUANTILES",
     "LESSON_ACTION",
     "MAX_KEY_PARTS",
     "MODEL_CALL_SECONDS",
     "PEER_FORECASTS",
     "SEARCH_TOOL",
-    "SESSION_ERRORS",
     "SINGLE_TARGET",
     "SUBMIT",
     "UNRESOLVED_NOTES_TOOL",
@@ -329,7 +318,6 @@ __all__ = [
     "Belief",
     "BeliefLoop",
     "BeliefState",
-    "BeliefUpdate",
     "BinaryOutcome",
     "BinaryPrediction",
     "BinaryShape",
@@ -356,7 +344,6 @@ __all__ = [
     "DataSpec",
     "EarlierPaperOrder",
     "Evidence",
-    "EvidenceItem",
     "ExecutionMode",
     "ExposureGroups",
     "Fill",
@@ -368,7 +355,6 @@ __all__ = [
     "ForecastCritic",
     "ForecastExplanation",
     "ForecastFile",
-    "ForecastPeriod",
     "Forecaster",
     "ForecasterSpec",
     "FoxcastError",
@@ -436,7 +422,6 @@ __all__ = [
     "PriorSource",
     "ProbabilityMargin",
     "Prompt",
-    "QuantileLevels",
     "Question",
     "QuestionReader",
     "QuestionRef",
@@ -518,7 +503,6 @@ __all__ = [
     "bounds_text",
     "check_prompt_folder",
     "clean_unfenced_text",
-    "combine_trials",
     "create_answer_format",
     "create_belief_loop",
     "curve_from_quantiles",
@@ -535,7 +519,6 @@ __all__ = [
     "fit_blend_weights",
     "fit_coefficients",
     "flat_prediction",
-    "forecast_active_at",
     "forecast_coverage",
     "format_belief_state",
     "gather_all",
@@ -543,7 +526,6 @@ __all__ = [
     "initial_belief_state",
     "is_stuck",
     "join_prompt_sources",
-    "join_tool_names",
     "judging_name",
     "judging_text",
     "keep_secret",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -18,6 +19,7 @@ from bot.core.interfaces import Clock, RandomStreams, RoundArchive
 from bot.core.language_models import CostAttribution
 from bot.core.learning import FittedParameters, ResolvedForecast, Round
 from bot.core.outcomes import Resolution
+from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json
 from bot.evaluation.score_rows import ScoreRows, TargetPredictions, score_round
@@ -185,11 +187,13 @@ async def run_backtests(
     random: RandomStreams,
     progress: Callable[[str], None],
     history: BacktestHistory,
+    executor: "QuestionExecutor | None" = None,
 ) -> dict[str, ScoreRows]:
     """Return the scored rows of all rounds in the window that have outcomes, each question by the rules for its kind.
 
-    Members come before the forecasters that build on them; what each of them says goes into the history. Raises
-    LeakError if what a forecaster learned reaches beyond a round's moment.
+    Members come before the forecasters that build on them; what each of them says goes into the history. Without an
+    executor everything runs in this process. Raises LeakError if what a forecaster learned reaches beyond a round's
+    moment.
     """
     found = {one.configured_forecaster.name: ScoreRows(binary=[], by_rule=[]) for one in subjects}
     for key in archive.round_keys():
@@ -198,7 +202,7 @@ async def run_backtests(
             continue
         for subject in subjects:
             name = subject.configured_forecaster.name
-            made = await forecast_round(a_round, subject, random=random)
+            made = await forecast_round(a_round, subject, random=random, executor=executor)
             history.record(a_round, name, made)
             scored = score_round(a_round, made.predictions)
             found[name].binary.extend(scored.binary)
@@ -207,60 +211,35 @@ async def run_backtests(
     return found
 
 
-async def forecast_round(a_round: Round, subject: BacktestSubject, *, random: RandomStreams) -> RoundForecasts:
+async def forecast_round(
+    a_round: Round, subject: BacktestSubject, *, random: RandomStreams, executor: "QuestionExecutor | None" = None
+) -> RoundForecasts:
     """Return the forecasts of a forecaster for all questions of a round that it can answer.
 
     Raises LeakError if what it learned reaches beyond the round's moment, ServiceUnavailableError for no answer at all.
     """
-    return await _RoundBacktest(a_round, subject, subject.fit_parameters(a_round), random).collect_forecasts()
+    task = QuestionTask(subject=subject, as_of=a_round.as_of, fitted=subject.fit_parameters(a_round), random=random)
+    found = await (executor or LocalExecutor()).run_questions(task, a_round.questions)
+    return _combine_round(a_round, subject.configured_forecaster, found)
 
 
-@dataclass(frozen=True, slots=True)
-class _RoundBacktest:
-    """One forecaster before one round; the trial context checks that what it learned is older than the round."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionTask:
+    """One forecaster before the questions of one round: all that their trials need, so they may run elsewhere.
 
-    round: Round
+    The trial context checks that ``fitted``, what the forecaster learned, is older than ``as_of``.
+    """
+
     subject: BacktestSubject
+    as_of: datetime
     fitted: FittedParameters | None
     random: RandomStreams
-    unanswered: Counter[str] = field(default_factory=Counter)
 
-    async def collect_forecasts(self) -> RoundForecasts:
-        questions = self.round.questions
-        found = await map_concurrently(self._run_trials, questions, places=self.subject.concurrency)
-        trials = {question.ref: trials for question, trials in zip(questions, found, strict=True) if trials}
-        self._report_unanswered(len(questions))
-        predictions = {
-            (question.ref, target): prediction
-            for question in questions
-            if question.ref in trials
-            for target, prediction in combine_trials(
-                question, trials[question.ref], self.subject.configured_forecaster.pool
-            ).items()
-        }
-        return RoundForecasts(predictions, trials)
-
-    def _report_unanswered(self, asked: int) -> None:
-        """Log how many questions have no forecast and why; raises ServiceUnavailableError if none has one."""
-        if not self.unanswered:
-            return
-        count = sum(self.unanswered.values())
-        why = self.unanswered.most_common(1)[0][0]
-        if count == asked:
-            name = self.subject.configured_forecaster.name
-            message = f"{name} answered none of the {asked} questions of {self.round.key}: {why}"
-            raise ServiceUnavailableError(message)
-        log.warning("questions without a forecast", round=self.round.key, count=count, of=asked, mostly=why)
-
-    async def _run_trials(self, question: Question) -> Sequence[Trial]:
-        """Return the trials of a question; none where too few of them count."""
+    async def run_trials(self, question: Question) -> Sequence[Trial]:
+        """Return all trials of a question, also those that do not count."""
         forecaster = self.subject.configured_forecaster
         warm = WarmStart(clock=self.subject.clock, seconds=forecaster.warm_start_s if forecaster.uses_models else 0.0)
-        trials = await warm.run_trials(partial(self._run_trial, question, warm), range(1, forecaster.trials + 1))
-        if has_enough_trials(trials, wanted=forecaster.trials, share=forecaster.min_trial_share):
-            return trials
-        self.unanswered[explain_too_few_trials(trials, wanted=forecaster.trials)] += 1
-        return ()
+        return await warm.run_trials(partial(self._run_trial, question, warm), range(1, forecaster.trials + 1))
 
     async def _run_trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
         forecaster = self.subject.configured_forecaster
@@ -268,7 +247,7 @@ class _RoundBacktest:
             question,
             GuardedTrialContext(
                 forecast=self.subject.seed_name(question.ref),
-                cutoff=question_cutoff(question, self.round.as_of),
+                cutoff=question_cutoff(question, self.as_of),
                 trial=number,
                 fitted=self.fitted,
                 random=self.random,
@@ -295,6 +274,48 @@ class _RoundBacktest:
             ),
             guarded=not subject.configured_forecaster.clairvoyant,
         )
+
+
+class QuestionExecutor(Protocol):
+    """Runs the trials of many questions: in this process, or on other machines."""
+
+    async def run_questions(self, task: QuestionTask, questions: Sequence[Question]) -> Sequence[Sequence[Trial]]:
+        """Return the trials of each question, in the order of the questions; the first failure cancels the rest."""
+        ...
+
+
+class LocalExecutor:
+    """Runs everything in this process, as many questions at a time as the forecaster's concurrency."""
+
+    async def run_questions(self, task: QuestionTask, questions: Sequence[Question]) -> Sequence[Sequence[Trial]]:
+        """Return the trials of each question."""
+        return await map_concurrently(task.run_trials, questions, places=task.subject.concurrency)
+
+
+def _combine_round(
+    a_round: Round, forecaster: ConfiguredForecaster, found: Sequence[Sequence[Trial]]
+) -> RoundForecasts:
+    """Return the forecasts that the trials of a round's questions make; too few trials make none.
+
+    Logs how many questions have no forecast and why; raises ServiceUnavailableError if none has one.
+    """
+    trials: dict[QuestionRef, Sequence[Trial]] = {}
+    predictions: dict[tuple[QuestionRef, str], Prediction] = {}
+    unanswered = Counter[str]()
+    for question, those in zip(a_round.questions, found, strict=True):
+        if not has_enough_trials(those, wanted=forecaster.trials, share=forecaster.min_trial_share):
+            unanswered[explain_too_few_trials(those, wanted=forecaster.trials)] += 1
+            continue
+        trials[question.ref] = those
+        combined = combine_trials(question, those, forecaster.pool)
+        predictions |= {(question.ref, target): prediction for target, prediction in combined.items()}
+    if unanswered:
+        asked, count, why = len(found), unanswered.total(), unanswered.most_common(1)[0][0]
+        if count == asked:
+            message = f"{forecaster.name} answered none of the {asked} questions of {a_round.key}: {why}"
+            raise ServiceUnavailableError(message)
+        log.warning("questions without a forecast", round=a_round.key, count=count, of=asked, mostly=why)
+    return RoundForecasts(predictions, trials)
 
 
 async def _discard_step(warm: WarmStart, _number: int, _step: Step) -> None:
