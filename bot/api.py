@@ -260,6 +260,7 @@ from bot.forecasting.agent.tool_schemas import (
     word_field,
 )
 from bot.forecasting.aggregation import (
+    ELSEWHERE_MEMBER,
     PEER_FORECASTS,
     PoolingMethod,
     blend_predictions,
@@ -308,6 +309,7 @@ __all__ = [
     "CRITIC_PROMPT",
     "CRITIC_ROLE",
     "DEFAULT_QUANTILES",
+    "ELSEWHERE_MEMBER",
     "LESSON_ACTION",
     "MAX_KEY_PARTS",
     "MODEL_CALL_SECONDS",

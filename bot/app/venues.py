@@ -1,6 +1,6 @@
 """The venues of one run: their forecasters, rate limits and execution policies, and what is opened of each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from bot.core.venue_http import RateLimit
 from bot.evaluation.question_archive import ARCHIVE_FILE, ARCHIVE_NAME, QuestionArchive
 from bot.execution.gate.execution_policy import venue_policy
 from bot.execution.gate.gate import ExecutionPolicy
+from bot.forecasting.pair_judge import JUDGE_ROLE
 from bot.plugin_system.registry import Registry, with_all_members
 
 log = structlog.get_logger(__name__)
@@ -106,6 +107,16 @@ def discovery_interval_s(config: Config, registry: Registry, venue: str) -> floa
     if usable is not None:
         return usable
     return common if wanted is None else min(common, wanted.total_seconds())
+
+
+def matches_pairs(config: Config, venues: Collection[str]) -> bool:
+    """Return whether questions of these venues are matched: there are several, and config allows it."""
+    return config.pairs.enabled and len(venues) > 1
+
+
+def judges_pairs(config: Config, venues: Collection[str]) -> bool:
+    """Return whether a model judges pairs of questions of these venues."""
+    return matches_pairs(config, venues) and JUDGE_ROLE in config.llm.roles
 
 
 def venue_execution_policy(config: Config, registry: Registry, name: str) -> ExecutionPolicy:
