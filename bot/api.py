@@ -254,6 +254,7 @@ from bot.forecasting.agent.tool_schemas import (
     word_field,
 )
 from bot.forecasting.aggregation import (
+    ELSEWHERE_MEMBER,
     PEER_FORECASTS,
     PoolingMethod,
     blend_predictions,
@@ -300,6 +301,7 @@ __all__ = [
     "BELIEF_FIELD",
     "CRITIC_PROMPT",
     "CRITIC_ROLE",
+    "ELSEWHERE_MEMBER",
     "LESSON_ACTION",
     "MAX_KEY_PARTS",
     "MODEL_CALL_SECONDS",
