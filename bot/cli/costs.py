@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app.app import LAB_FOLDER
 from bot.cli.command_setup import load_command_config
 from bot.cli.options import options_from_dataclass, parse_date
 from bot.cli.output.console import (
@@ -27,7 +26,7 @@ from bot.core.beliefs import ModelUsage
 from bot.core.clock import SystemClock
 from bot.core.errors import NotFoundError
 from bot.evaluation.lookup import query_ledger
-from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_ledger_read_only
+from bot.store.ledger import LAB_FOLDER, LEDGER_FILE, ReadOnlyState, open_ledger_read_only
 from bot.store.model_calls import (
     CostGrouping,
     CostRow,
