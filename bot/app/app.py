@@ -50,6 +50,7 @@ from bot.core.interfaces import (
 from bot.core.plugin_specs import ForecasterSpec, VenueSpec
 from bot.core.questions import Question
 from bot.execution.gate.gate import ExecutionPolicy
+from bot.execution.gate.readiness import READINESS_JOB
 from bot.execution.outbox.outbox import Outbox
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext
@@ -65,7 +66,7 @@ from bot.jobs.ledger_maintenance import (
     maintain_evidence,
     verify_and_export_audit,
 )
-from bot.jobs.live_readiness import READINESS_JOB, check_readiness
+from bot.jobs.live_readiness import check_readiness
 from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.jobs.position_closing import close_requested_positions
 from bot.jobs.price_watch import WATCH_INTERVAL, WATCH_TIME_LIMIT, PriceWatch, PriceWatchContext
@@ -81,7 +82,7 @@ from bot.store.database import instance_lock
 from bot.store.event_log import ALERT_EVENT
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.integrity_checks import low_disk_reason
-from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
+from bot.store.ledger import LAB_FOLDER, LEDGER_FILE, Ledger, open_ledger, state_folder
 
 # One pass takes at most this and what was begun then, each trial at most its own limit.
 FORECAST_JOB_LIMIT = timedelta(hours=6)
@@ -320,7 +321,6 @@ def _make_job(
 
 log = structlog.get_logger(__name__)
 
-LAB_FOLDER = "lab"
 FORECAST_PASS_LIMIT_S = 300.0
 
 

@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from bot.app.plugin_factory import PluginFactory
 from bot.app.venues import venue_rate_limits
-from bot.cli.doctor_checks import CONFIG_REMEDY, CheckFinding, CheckVerdict
+from bot.cli.doctor_checks import CONFIG_REMEDY
+from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock

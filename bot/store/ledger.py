@@ -41,6 +41,7 @@ from bot.store.submissions import SubmissionStore
 from bot.store.trials import RecordingStore
 from bot.store.venue_scores import VenueScoreStore
 
+LAB_FOLDER = "lab"
 LEDGER_FILE = "ledger.sqlite"
 BALLAST_FILE = "ballast"
 
