@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app.app import LAB_FOLDER
 from bot.cli.command_setup import load_command_config
 from bot.cli.options import options_from_dataclass, parse_date
 from bot.cli.output.console import (
@@ -27,7 +26,7 @@ from bot.core.errors import NotFoundError
 from bot.evaluation.cost_report import BudgetStatus, CostReport, TodayCosts, load_cost_report
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.value_text import format_minute, format_number, format_usd
-from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_ledger_read_only
+from bot.store.ledger import LAB_FOLDER, LEDGER_FILE, ReadOnlyState, open_ledger_read_only
 from bot.store.model_calls import (
     CostGrouping,
     CostRow,

@@ -16,7 +16,6 @@ import structlog
 import typer
 from rich.console import Console
 
-from bot.app.app import LAB_FOLDER
 from bot.app.plugin_factory import PluginFactory, blocked_hosts
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
@@ -50,7 +49,7 @@ from bot.forecasting.services import ModelGateway
 from bot.net.client import RetryingHttpClient
 from bot.plugin_system.registry import Registry
 from bot.store.database import instance_lock
-from bot.store.ledger import LEDGER_FILE, open_ledger, open_ledger_read_only, state_folder
+from bot.store.ledger import LAB_FOLDER, LEDGER_FILE, open_ledger, open_ledger_read_only, state_folder
 from bot.store.serialization import format_timestamp
 
 MAX_LEAKS_SHOWN = 20

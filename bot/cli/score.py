@@ -17,12 +17,10 @@ from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.lookup import require_known_venue, require_venue_archive
 from bot.cli.options import ROUNDS_HELP, options_from_dataclass, parse_date
 from bot.cli.output.belief_plot import require_plot_file
-from bot.cli.output.calibration_plot import draw_reliability_plot
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.output.report_tables import print_report_tables
 from bot.cli.output.score_report import print_kinds
-from bot.cli.score_files import FileScoreRequest, print_file_scores
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
@@ -263,6 +261,8 @@ def print_ledger_scores(config: Config, request: LedgerScoreRequest) -> None:
         plain = {**scores, **venue_scores_to_json(*venue_data), reliability.key: reliability.to_json()}
         write_json(plain, request.json)
     if request.plot is not None:
+        from bot.cli.output.calibration_plot import draw_reliability_plot
+
         draw_reliability_plot(pairs, request.plot)
     if request.json == STDOUT:
         return
@@ -443,6 +443,8 @@ def score(ctx: typer.Context, options: ScoreOptions) -> None:
     )
     config, registry = load_config_and_plugins(ctx)
     require_venue_archive(config, registry, options.venue)
+    from bot.cli.score_files import FileScoreRequest, print_file_scores
+
     file_request = FileScoreRequest(
         rounds=options.rounds, files=files, venue=options.venue, json=options.json, plot=options.plot
     )

@@ -4,9 +4,8 @@ Credentials, settled writes, no writes of others on the account, a correct clock
 """
 
 import asyncio
-import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +19,6 @@ from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.execution.gate.readiness import LiveReadiness, clock_fault, unsettled_fault
 from bot.jobs.ledger_maintenance import BROKEN_AUDIT_REMEDY, verify_audit
 from bot.store.audit_log import AuditHead
-from bot.store.event_log import JobRunRow
 from bot.store.integrity_checks import run_quick_check
 from bot.store.ledger import Ledger
 
@@ -34,9 +32,6 @@ ClockSkewReader = Callable[[], float | None]
 # Halts a venue whose account was written to by others; returns why that cannot be known, or "".
 OwnWritesCheck = Callable[[str], Awaitable[str]]
 
-READINESS_JOB = "ready"
-# The format of the line that the job returns.
-_FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|account|clock|database|audit): ")
 _LOST_STATES = (IntentState.SENDING, IntentState.UNKNOWN)
 _UNSETTLED_STATES = (*_LOST_STATES, IntentState.IN_DOUBT)
 
@@ -170,17 +165,3 @@ async def _database_problem(path: Path) -> str:
     except StoreError as error:
         return str(error)
     return "" if health.sound else f"{path.name} is damaged; restore a backup: foxcast db restore"
-
-
-def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """Return the faults that the job found at each venue, by requirement; {} for a venue without faults."""
-    if run is None or not run.ok:
-        return {}
-    names = "|".join(re.escape(name) for name in sorted(venues, key=len, reverse=True))
-    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
-    return {name: dict(_split_faults(report)) for name, report in zip(text[::2], text[1::2], strict=True)}
-
-
-def _split_faults(report: str) -> Iterator[tuple[str, str]]:
-    _, *found = _FAULT_PATTERN.split(report)
-    yield from zip(found[::2], found[1::2], strict=True)

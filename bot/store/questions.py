@@ -100,6 +100,8 @@ class QuestionState(StrEnum):
 
 
 ALL_TARGETS_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
+# True for an open question q.
+IS_OPEN_QUESTION = f"(q.closes_at is null or q.closes_at > :now) and not ({ALL_TARGETS_RESOLVED})"
 # The conditions for questions with and without a time of closing.
 _IN_STATE = {
     None: ("", ""),

@@ -27,6 +27,7 @@ NAMES = (
     "replay",
     "idle",
     "web",
+    "cluster",
 )
 
 

@@ -35,6 +35,7 @@ class PrivilegedAction(StrEnum):
     FORECAST = "forecast"
     CLOSE = "close"
     ADOPT_FOLDER = "adopt"
+    DECIDE_PAIR = "pairs"
 
 
 # The lowest role for each action; None: anybody, also without a token.
@@ -54,6 +55,7 @@ REQUIRED_ROLES: Mapping[PrivilegedAction, UserRole | None] = MappingProxyType(
         PrivilegedAction.FORECAST: UserRole.OPERATOR,
         PrivilegedAction.CLOSE: UserRole.APPROVER,
         PrivilegedAction.ADOPT_FOLDER: UserRole.APPROVER,
+        PrivilegedAction.DECIDE_PAIR: UserRole.OPERATOR,
     }
 )
 

@@ -12,7 +12,6 @@ from bot.core.predictions import BinaryPrediction, ChoicePrediction, Prediction
 from bot.core.submissions import ExecutionMode
 from bot.execution.gate.caps import CAP_TOLERANCE
 from bot.execution.gate.decision_context import DecisionContext
-from bot.stats.arrays import log_odds
 from bot.store.serialization import PREDICTIONS, format_timestamp
 
 LOG_ODDS_CLIP = 1e-3
@@ -67,6 +66,8 @@ def _log_odds_distances(context: DecisionContext) -> Iterator[float]:
 
 
 def _log_odds_distance(first: float, second: float) -> float:
+    from bot.stats.arrays import log_odds  # noqa: PLC0415 - numpy
+
     return abs(log_odds(first, LOG_ODDS_CLIP) - log_odds(second, LOG_ODDS_CLIP))
 
 

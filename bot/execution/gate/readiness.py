@@ -3,18 +3,23 @@
 Nothing counts as present before it was checked.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from bot.config.venue_schema import CapsSection
 from bot.store.audit_log import AuditHead
+from bot.store.event_log import JobRunRow
 
 NOT_CHECKED = "was not checked yet"
 # Orders and signatures carry times; venues refuse them if the clock is off by more, or worse, accept them.
 MAX_CLOCK_SKEW_S = 5.0
 # So many writes at a venue may be without a known outcome at one time, unless its caps say otherwise.
 MAX_UNSETTLED_WRITES = CapsSection().unknown_writes
+READINESS_JOB = "ready"
+# The format of the line that the job returns.
+_FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|account|clock|database|audit): ")
 _NO_ACCOUNTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -83,3 +88,17 @@ def unsettled_fault(
     if unknown > limit:
         return f"{unknown} submissions are without a known outcome; they are read back, see foxcast orders"
     return ""
+
+
+def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """Return the faults that the job found at each venue, by requirement; {} for a venue without faults."""
+    if run is None or not run.ok:
+        return {}
+    names = "|".join(re.escape(name) for name in sorted(venues, key=len, reverse=True))
+    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
+    return {name: dict(_split_faults(report)) for name, report in zip(text[::2], text[1::2], strict=True)}
+
+
+def _split_faults(report: str) -> Iterator[tuple[str, str]]:
+    _, *found = _FAULT_PATTERN.split(report)
+    yield from zip(found[::2], found[1::2], strict=True)
