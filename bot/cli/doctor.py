@@ -13,13 +13,10 @@ from typing import Annotated
 
 import typer
 
-from bot.app.forecaster_requirements import limit_warnings, missing_roles, unused_role_warnings
 from bot.cli.command_exit import ExitCode
 from bot.cli.doctor_checks import (
     CONFIG_REMEDY,
     TRIALS_CHECK,
-    CheckFinding,
-    CheckVerdict,
     LastRunState,
     check_demoted_models,
     check_failed_trials,
@@ -32,10 +29,9 @@ from bot.cli.doctor_checks import (
     load_last_run,
     print_findings,
 )
-from bot.cli.health_report import check_conditions
+from bot.cli.health_report import CheckFinding, CheckVerdict, check_conditions
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import print_json
-from bot.cli.output.formatting import format_age, format_bytes
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -43,6 +39,7 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, StoreError
 from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
+from bot.evaluation.value_text import format_age, format_bytes
 from bot.llm.roles import ModelRoles
 from bot.plugin_system.registry import Registry, load_registry, with_all_members
 from bot.store.backups import BACKUP_FOLDER, list_backups
@@ -175,6 +172,8 @@ def _check_notifiers(config: Config, registry: Registry) -> Iterator[CheckFindin
 
 
 def _check_forecasters(config: Config, registry: Registry) -> Iterator[CheckFinding]:
+    from bot.app.forecaster_requirements import missing_roles, unused_role_warnings
+
     used = dict.fromkeys(name for table in config.venues.values() for name in table.all_forecasters)
     try:
         used.update(
@@ -202,6 +201,8 @@ def _check_forecasters(config: Config, registry: Registry) -> Iterator[CheckFind
 
 
 def _check_limits(config: Config, registry: Registry, used: Iterable[str]) -> Iterator[CheckFinding]:
+    from bot.app.forecaster_requirements import limit_warnings
+
     try:
         yield from [CheckFinding(CheckVerdict.WARN, "limits", why) for why in limit_warnings(config, registry, used)]
     except ConfigError:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from bot.cli.command_exit import ExitCode
-from bot.cli.doctor_checks import CheckFinding, CheckVerdict, print_findings
+from bot.cli.doctor_checks import print_findings
 from bot.cli.first_config import (
     FirstConfig,
     OfferedChoice,
@@ -24,6 +24,7 @@ from bot.cli.first_config import (
     secret_file_name,
     validate_text,
 )
+from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.cli.online_checks import check_online
 from bot.cli.options import CommandInvocation, options_from_dataclass
 from bot.config.loader import DEFAULT_CONFIG_FILE, find_named_config, load_config

@@ -13,14 +13,15 @@ from typing import Any, cast
 
 from bot.app.plugin_factory import PluginFactory
 from bot.app.venues import venue_rate_limits
-from bot.cli.doctor_checks import CONFIG_REMEDY, CheckFinding, CheckVerdict
-from bot.cli.output.formatting import truncate_text
+from bot.cli.doctor_checks import CONFIG_REMEDY
+from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import AuthenticationError, ConfigError, FoxcastError
 from bot.core.interfaces import ModelProvider
 from bot.core.submissions import LIVE_MODES, ExecutionMode
+from bot.evaluation.value_text import truncate_text
 from bot.llm.roles import bare_model_name, configured_models, provider_name
 from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.net.rate_limit import RateLimiter

@@ -26,6 +26,7 @@ NAMES = (
     "backfill",
     "replay",
     "idle",
+    "cluster",
 )
 
 
