@@ -130,6 +130,11 @@ def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
         require_plot_file(options.plot)
     _require_one_cluster(options)
     config, registry = load_config_and_plugins(ctx)
+    run_configured_backtest(config, registry, options)
+
+
+def run_configured_backtest(config: Config, registry: Registry, options: BacktestOptions) -> None:
+    """Run a backtest and write what it found; raises NotFoundError for a window without outcomes."""
     require_venue_archive(config, registry, options.venue)
     venue, archive = find_archive(config, registry, options.venue, options.rounds)
     names = split_names(options.forecasters)
