@@ -82,9 +82,9 @@ def _fit_family(table: TrialTable, names: list[str], family: str) -> list[dict[s
     methods, scores = np.array([mark[0] for mark in marks]), np.array([mark[2] for mark in marks])
     design = np.column_stack([np.ones(len(marks)), *(methods == place for place in range(1, len(names)))]).astype(float)
     with warnings.catch_warnings():
-        # Where questions do not differ, their variance is 0, at the edge of what it can be.
+        # Where questions do not differ, their variance is 0, at the edge of what it can be; gradients fail near there.
         warnings.simplefilter("ignore")
-        fit = MixedLM(scores, design, groups=questions.codes).fit(reml=True, method=["lbfgs", "bfgs", "cg"])
+        fit = MixedLM(scores, design, groups=questions.codes).fit(reml=True, method="powell")
     variance, residual = float(np.asarray(fit.cov_re)[0, 0]), float(fit.scale)
     errors = _standard_errors(design, questions.codes, variance, residual)
     return [

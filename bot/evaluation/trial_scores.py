@@ -394,9 +394,10 @@ def reliability_table(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]
 def rank_methods(table: TrialTable) -> ReportTable:
     """Return how well each method separates yes from no: against outcomes, and against the side of the crowd.
 
-    Where events have a price, the crowd itself has a row for the same events.
+    Where events have a price, the crowd itself has a row for them, once for each set of events.
     """
     rows: list[dict[str, ReportCell]] = []
+    priced_sets: set[frozenset[EventKey]] = set()
     for name, answers in table.by_method.items():
         events = [e for e in answers if e in table.resolved and table.resolved[e].outcome in {0.0, 1.0}]
         if not events:
@@ -407,8 +408,9 @@ def rank_methods(table: TrialTable) -> ReportTable:
         if prices and len(prices) < len(events):
             own = {event: forecasts[event] for event in prices}
             rows.append({"method": f"{name}, with a price", **_ranking_cells(table, own)})
-        if prices:
-            rows.append({"method": f"crowd on these of {name}", **_ranking_cells(table, prices)})
+        if prices and frozenset(prices) not in priced_sets:
+            priced_sets.add(frozenset(prices))
+            rows.append({"method": f"crowd, events of {name}", **_ranking_cells(table, prices)})
     return ReportTable(
         key="ranking",
         title="How well answers separate yes from no",

@@ -35,7 +35,7 @@ def table(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Tria
     [
         ("model", "model", "forecast", False),
         ("table, with a price", "table", "forecast", True),
-        ("crowd on these of third", "third", "market_value", True),
+        ("crowd, events of model", "model", "market_value", True),
     ],
 )
 def test_ranking_figures(
