@@ -30,7 +30,7 @@ from bot.cli.output.score_report import print_report
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
-from bot.core.interfaces import RoundArchive
+from bot.core.interfaces import HistoryLearner, RoundArchive
 from bot.core.learning import FittedParameters, Round
 from bot.evaluation.backtest import (
     BacktestHistory,
@@ -275,19 +275,21 @@ def make_backtest_subject(
     """
     name, members = opened.forecaster.name, opened.forecaster.members
     training = forecaster_training(config, registry, name)
+    learner = training.learner
+    teachers = {*members, *(learner.other_forecasters if isinstance(learner, HistoryLearner) else ())}
     known: dict[datetime, FittedParameters | None] = {}
 
     def learn(past_round: Round) -> FittedParameters | None:
         before = past_round.as_of
         if before not in known:
-            pasts = history.resolved_forecasts(members, before) if members else ()
+            pasts = history.resolved_forecasts(teachers, before) if teachers else ()
             known[before] = best_parameters(name, training, [archive], before=before, pasts=pasts)
         return known[before]
 
     return BacktestSubject(
         configured_forecaster=opened.forecaster,
         fit_parameters=learn,
-        tool_factory=opened.tool_factory or (RoundPeerFactory(history) if members else None),
+        tool_factory=opened.tool_factory or (RoundPeerFactory(history) if opened.forecaster.reads_others else None),
         concurrency=config.daemon.concurrency if opened.forecaster.uses_models else 1,
         run=run,
     )

@@ -12,7 +12,6 @@ from bot.app.forecaster_requirements import search_unavailable_reason
 from bot.cli.daemon_requests import is_pending, read_refusal, sign_request
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import FreeForecast
-from bot.cli.output.formatting import format_minute
 from bot.cli.question_lookup import FoundQuestion
 from bot.config.schema import Config
 from bot.core.errors import (
@@ -31,6 +30,7 @@ from bot.core.forecasts import Forecast
 from bot.core.interfaces import Clock
 from bot.core.operator_requests import ForecastQuestion
 from bot.core.questions import Question
+from bot.evaluation.value_text import format_minute
 from bot.forecasting.forecast_run import REQUESTED_REASON, ConfiguredForecaster, NoAnswerError, begin_forecast
 from bot.forecasting.tool_factory import ToolFactory, is_backdated
 from bot.forecasting.trial_tools import question_cutoff

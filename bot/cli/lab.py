@@ -18,10 +18,10 @@ from bot.cli.lab_trials import TrialsOptions, report_trials
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
-from bot.cli.output.formatting import NO_VALUE, format_number, format_usd
 from bot.cli.question_import import QuestionImportOptions, import_questions
 from bot.core.child_process import child_command
 from bot.core.errors import ConfigError, FoxcastError
+from bot.evaluation.value_text import NO_VALUE, format_number, format_usd
 
 COLUMNS = (
     TableColumn(""),

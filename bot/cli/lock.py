@@ -12,13 +12,13 @@ from bot.cli.daemon_requests import TokenFileOption, sign_request
 from bot.cli.lookup import QUESTION_HELP
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_day
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
 from bot.core.operator_requests import LockQuestion, UnlockQuestion
 from bot.core.questions import QuestionRef
 from bot.evaluation.lookup import find_question, query_ledger
+from bot.evaluation.value_text import format_day
 from bot.store.ledger import state_folder
 from bot.store.requests import send_request
 

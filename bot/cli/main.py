@@ -42,8 +42,14 @@ COMMANDS: dict[str, CommandEntry] = {
         "bot.cli.run", "Run the daemon: find questions, forecast, submit, resolve and score; --once for one pass."
     ),
     "demo": CommandEntry("bot.cli.demo", "Run a demo in a simulated world: no keys, no network, no real orders."),
+    "init": CommandEntry(
+        "bot.cli.init", "Write a first configuration with key files, test both, and say the next commands."
+    ),
     "status": CommandEntry(
         "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
+    ),
+    "web": CommandEntry(
+        "bot.cli.web", "Show the dashboard in a browser, with the daemon or without it; it only reads."
     ),
     "questions": CommandEntry("bot.cli.questions", "List questions, soonest close first."),
     "show": CommandEntry("bot.cli.show", "Show one question: forecasts, belief steps, decisions, outcome and score."),
@@ -68,6 +74,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "bot.cli.lab", "Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."
     ),
     "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
+    "pairs": CommandEntry(
+        "bot.cli.pairs", "List questions of different venues that may ask the same, and confirm or refuse them."
+    ),
     "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
     "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
     "locks": CommandEntry("bot.cli.lock", "List active locks and their reasons.", "locks_app"),

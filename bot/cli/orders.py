@@ -25,7 +25,6 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import NO_VALUE, format_age, format_minute, format_number, format_predictions_short
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, NotFoundError, RequestRejectedError
@@ -33,6 +32,7 @@ from bot.core.operator_requests import AdoptIntent, CancelOrder
 from bot.core.orders import Order, OrderSide
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import NO_VALUE, format_age, format_minute, format_number, format_predictions_short
 from bot.execution.paper.paper_book import paper_book_path
 from bot.execution.paper.report import PaperOrderReport, read_order_reports
 from bot.store.intents import ORDER_SERIALIZER

@@ -10,10 +10,10 @@ from bot.cli.command_setup import load_command_config
 from bot.cli.lookup import require_known_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_day, format_percent, format_predictions_short
 from bot.core.clock import SystemClock
 from bot.core.forecasts import Forecast
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import format_day, format_percent, format_predictions_short
 from bot.store.ledger import ReadOnlyState
 from bot.store.questions import QuestionFilter, QuestionRow, QuestionState
 from bot.store.serialization import PREDICTIONS

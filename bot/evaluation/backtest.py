@@ -1,6 +1,6 @@
 """Backtests. Each past round is forecast with only what had resolved before its due date, then scored."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -23,13 +23,15 @@ from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json
 from bot.evaluation.score_rows import ScoreRows, TargetPredictions, score_round
-from bot.forecasting.aggregation import PEER_FORECASTS, combine_trials, has_enough_trials
+from bot.forecasting.aggregation import ELSEWHERE_MEMBER, PEER_FORECASTS, combine_trials, has_enough_trials
 from bot.forecasting.failures import explain_too_few_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster, WarmStart
-from bot.forecasting.parameter_fitting import allows_training
-from bot.forecasting.peers import STUCK_REASON, PeerForecast, has_not_moved, peer_result
+from bot.forecasting.parameter_fitting import allows_training, elsewhere_past
+from bot.forecasting.peers import STUCK_REASON, PeerForecast, elsewhere_forecast, has_not_moved, peer_result
+from bot.forecasting.question_matching import match_questions, read_features
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.forecasting.trial_tools import GuardedTrialContext, TrialContextFactory, hide_late_crowd, question_cutoff
+from bot.store.question_pairs import PairedPrice, fit_prediction
 
 log = structlog.get_logger()
 
@@ -87,6 +89,7 @@ class BacktestHistory:
 
     rounds: list[Round] = field(default_factory=list)
     forecasts: dict[tuple[str, str], RoundForecasts] = field(default_factory=dict)
+    _pairs: dict[str, Mapping[QuestionRef, Sequence[Question]]] = field(default_factory=dict)
 
     def record(self, a_round: Round, forecaster: str, made: RoundForecasts) -> None:
         """Keep the forecasts of a round."""
@@ -97,6 +100,9 @@ class BacktestHistory:
     def find_forecast(self, forecaster: str, question: Question) -> PeerForecast | str:
         """Return what a forecaster said of a question in the newest round, or why it is not used."""
         a_round = self.rounds[-1]
+        if forecaster == ELSEWHERE_MEMBER:
+            cutoff = question_cutoff(question, a_round.as_of)
+            return elsewhere_forecast(question, self._paired_prices(a_round, question), cutoff=cutoff)
         made = self.forecasts.get((forecaster, a_round.key))
         keys = [(question.ref, target.key) for target in question.targets]
         if made is None or not all(key in made.predictions for key in keys):
@@ -111,7 +117,35 @@ class BacktestHistory:
         )
 
     def resolved_forecasts(self, forecasters: Collection[str], before: datetime) -> list[ResolvedForecast]:
-        """Return the forecasts by these forecasters of targets whose outcome was known before the moment."""
+        """Return the forecasts by these forecasters of targets whose outcome was known before the moment.
+
+        With ``elsewhere`` among them, also what prices of the same questions in the same round said.
+        """
+        found = self._forecasts_by(forecasters, before)
+        if ELSEWHERE_MEMBER not in forecasters:
+            return found
+        rounds = {question.ref: one for one in self.rounds for question in one.questions}
+        last = {(past.resolution.ref, past.resolution.target): past for past in found}
+        prices = ((past, self._paired_prices(rounds[past.question.ref], past.question)) for past in last.values())
+        return [*found, *(elsewhere_past(past, [one.prediction for one in known]) for past, known in prices if known)]
+
+    def _paired_prices(self, a_round: Round, question: Question) -> list[PairedPrice]:
+        """Return the prices of questions of the same round that ask the same, of before the cutoff.
+
+        Nobody judged these pairs, so only those count that are the same by all checks.
+        """
+        if a_round.key not in self._pairs:
+            self._pairs[a_round.key] = pair_round(a_round)
+        cutoff = question_cutoff(question, a_round.as_of)
+        return [
+            PairedPrice(ref=other.ref, title=other.title, prediction=prediction, at=other.crowd.at)
+            for other in self._pairs[a_round.key].get(question.ref, ())
+            if other.crowd is not None
+            and other.crowd.at <= cutoff
+            and (prediction := fit_prediction(other.crowd.prediction, question)) is not None
+        ]
+
+    def _forecasts_by(self, forecasters: Collection[str], before: datetime) -> list[ResolvedForecast]:
         return [
             ResolvedForecast(
                 forecast=derive_id("backtest", forecaster, str(question.ref)),
@@ -128,6 +162,17 @@ class BacktestHistory:
             for question, resolution in _known_resolutions(a_round, before)
             if (resolution.ref, resolution.target) in made.predictions and allows_training(question)
         ]
+
+
+def pair_round(a_round: Round) -> Mapping[QuestionRef, Sequence[Question]]:
+    """Return for each question of a round those that are the same by all checks, but of another source."""
+    questions = {question.ref: question for question in a_round.questions if question.crowd is not None}
+    today, found = a_round.as_of.date(), defaultdict[QuestionRef, list[Question]](list)
+    for match in match_questions([read_features(question, today=today) for question in questions.values()]):
+        if match.is_exact:
+            found[match.first].append(questions[match.second])
+            found[match.second].append(questions[match.first])
+    return found
 
 
 def _known_resolutions(a_round: Round, before: datetime) -> Iterator[tuple[Question, Resolution]]:

@@ -48,6 +48,10 @@ class TimedCache(Generic[ValueT]):
                 self._kept = (now_s, await self.read())
             return self._kept[1]
 
+    def forget(self) -> None:
+        """Read the value anew for the next caller."""
+        self._kept = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonMetrics:

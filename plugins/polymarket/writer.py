@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -25,6 +25,7 @@ from bot.api import (
     IntentAction,
     IntentState,
     Json,
+    ListedWrite,
     NotFoundError,
     OrderSide,
     Outcome,
@@ -144,6 +145,10 @@ class PolymarketWriter:
     async def account(self) -> Account:
         """Return the account as it is now."""
         return await self._account_reader.read_account()
+
+    async def list_writes(self, since: datetime) -> Sequence[ListedWrite]:
+        """Return the resting and the traded orders of the wallet; the venue forgets all others."""
+        return await self._account_reader.list_orders(since)
 
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
         """Cancel orders (None: all resting ones), even while halted; return those that no longer rest."""
