@@ -14,6 +14,7 @@ PLANTED = {
     "start": "quiet-nights",
     "units": "whole-mana",
     "kills": "leases-for-ever",
+    "exchange": "no-worth-as-yes",
     "venues": "outcome-for-all-venues",
 }
 
