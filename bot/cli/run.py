@@ -455,7 +455,8 @@ async def _serve_web(opened: FoxcastApp) -> AsyncIterator[None]:
     )
     token = None if section.token_file is None else read_api_token(section.token_file)
     host, port = section.address
-    async with serve_app(create_web_app(state, token=token, hosts=section.hosts), host, port) as listening:
+    served = create_web_app(state, token=token, hosts=section.hosts)
+    async with serve_app(served, host, port, before_end=served.state.close_streams) as listening:
         log.info("dashboard, health and metrics", address=f"http://{host}:{listening}/")
         yield
 
