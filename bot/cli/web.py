@@ -5,6 +5,7 @@ import webbrowser
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from bot.cli.command_setup import load_command_config
 from bot.config.schema import Config
@@ -42,9 +43,9 @@ def _web_section(config: Config, listen: str | None) -> WebSection:
     address = listen or config.web.listen or DEFAULT_LISTEN
     try:
         return WebSection.model_validate({**config.web.model_dump(), "listen": address})
-    except ValueError as error:
-        (fault, *_) = error.errors() if hasattr(error, "errors") else [{"msg": str(error)}]
-        message = f"--listen {address}: {fault['msg']}"
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        message = f"--listen {address}: {why}"
         raise ConfigError(message) from error
 
 
