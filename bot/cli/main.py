@@ -45,6 +45,10 @@ COMMANDS: dict[str, CommandEntry] = {
     "init": CommandEntry(
         "bot.cli.init", "Write a first configuration with key files, test both, and say the next commands."
     ),
+    "serve": CommandEntry(
+        "bot.cli.serve",
+        "Answer questions of callers over HTTP, and serve results as JSON; nothing is submitted anywhere.",
+    ),
     "status": CommandEntry(
         "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
     ),
@@ -79,7 +83,9 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
     "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
-    "locks": CommandEntry("bot.cli.lock", "List active locks and their reasons.", "locks_app"),
+    "locks": CommandEntry(
+        "bot.cli.lock", "List active locks and their reasons, and requests that wait for the daemon.", "locks_app"
+    ),
     "portfolio": CommandEntry(
         "bot.cli.portfolio", "Show positions and profit of each account, paper and live, by market and forecaster."
     ),
