@@ -47,7 +47,7 @@ from bot.evaluation.report_tables import ReportTable
 from bot.evaluation.score_report import RESAMPLES, ScoreReport, build_report
 from bot.evaluation.score_rows import ScoreRows
 from bot.evaluation.trial_report import TrialReportPlan, build_trial_report
-from bot.evaluation.trial_scores import ComparisonPlan, compare_methods, measure_reliability
+from bot.evaluation.trial_scores import ComparisonPlan, compare_methods, measure_reliability, rank_methods
 from bot.evaluation.trial_table import TrialTable, make_table_of_trials, parse_trial_records
 from bot.forecasting.parameter_fitting import best_parameters
 from bot.plugin_system.registry import Registry, with_all_members
@@ -130,6 +130,11 @@ def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
         require_plot_file(options.plot)
     _require_one_cluster(options)
     config, registry = load_config_and_plugins(ctx)
+    run_configured_backtest(config, registry, options)
+
+
+def run_configured_backtest(config: Config, registry: Registry, options: BacktestOptions) -> None:
+    """Run a backtest and write what it found; raises NotFoundError for a window without outcomes."""
     require_venue_archive(config, registry, options.venue)
     venue, archive = find_archive(config, registry, options.venue, options.rounds)
     names = split_names(options.forecasters)
@@ -199,7 +204,7 @@ def _comparison_tables(table: TrialTable, names: Sequence[str], random: SeededRa
     first, others = names[0], [name for name in table.by_method if name != names[0]]
     plans = [ComparisonPlan(reference=other, methods=[first]) for other in others] if first in table.by_method else []
     compared = [compare_methods(table, plans, random, RESAMPLES)] if plans else []
-    return [*compared, measure_reliability(table)]
+    return [*compared, rank_methods(table), measure_reliability(table)]
 
 
 def _backtest_to_json(

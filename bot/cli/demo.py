@@ -42,6 +42,7 @@ class DemoOptions:
     plain: Annotated[bool, typer.Option("--plain", help="Print lines instead of a screen.")] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder of an earlier demo under another name.")] = False
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the last screen as a picture.")] = None
+    web: Annotated[bool, typer.Option("--web", help="Show the result in a browser at the end.")] = False
 
 
 @app.command()
@@ -60,6 +61,7 @@ def demo(ctx: typer.Context, options: DemoOptions) -> None:
         "fast": options.fast,
         "plain": options.plain,
         "keep": options.keep,
+        "web": options.web,
         "svg": None if options.svg is None else str(options.svg),
     }
     arguments = {name: value for name, value in arguments.items() if value is not None}

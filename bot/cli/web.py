@@ -12,6 +12,7 @@ from bot.config.secrets import read_api_token
 from bot.config.web_schema import WebSection
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
+from bot.core.interfaces import Clock
 from bot.core.plain_text import replace_invisible
 from bot.store.ledger import open_read_only
 
@@ -33,7 +34,7 @@ def web(
     """Show the dashboard in a browser, with the daemon or without it; it only reads."""
     config = load_command_config(ctx)
     section = _web_section(config, listen)
-    asyncio.run(_serve_dashboard(config, section, open_browser=open_browser))
+    asyncio.run(serve_dashboard(config, section, SystemClock(), open_browser=open_browser))
 
 
 def _web_section(config: Config, listen: str | None) -> WebSection:
@@ -47,7 +48,8 @@ def _web_section(config: Config, listen: str | None) -> WebSection:
         raise ConfigError(message) from error
 
 
-async def _serve_dashboard(config: Config, section: WebSection, *, open_browser: bool) -> None:
+async def serve_dashboard(config: Config, section: WebSection, clock: Clock, *, open_browser: bool = False) -> None:
+    """Serve the dashboard of a ledger, opened for reading, until a signal; raises NotFoundError without a ledger."""
     from bot.daemon.service import handle_signals
     from bot.daemon.web_server import serve_app
     from bot.web.app import create_web_app
@@ -58,7 +60,7 @@ async def _serve_dashboard(config: Config, section: WebSection, *, open_browser:
     stop = asyncio.Event()
     async with open_read_only(config) as records:
         state = WatchedState(
-            config=config, folder=records.folder, ledger=records.ledger, clock=SystemClock(), clock_skew=lambda: None
+            config=config, folder=records.folder, ledger=records.ledger, clock=clock, clock_skew=lambda: None
         )
         async with serve_app(create_web_app(state, token=token, hosts=section.hosts), host, port) as listening:
             name = f"[{host}]" if ":" in host else host
