@@ -132,7 +132,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "trust": CommandEntry(
         "bot.cli.trust", "Allow the plugin files of ./config.toml to run as you; recorded once per folder."
     ),
-    "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
+    "prompts": CommandEntry("bot.cli.prompts", "List, show or copy the prompt files of forecasters."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),
     "service": CommandEntry("bot.cli.service", "Run the daemon as a service of systemd."),
