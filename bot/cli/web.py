@@ -44,8 +44,8 @@ def _web_section(config: Config, listen: str | None) -> WebSection:
     try:
         return WebSection.model_validate({**config.web.model_dump(), "listen": address})
     except ValidationError as error:
-        why = error.errors()[0]["msg"].removeprefix("Value error, ")
-        message = f"--listen {address}: {why}"
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        message = f"--listen {address}: {reason}"
         raise ConfigError(message) from error
 
 
