@@ -23,7 +23,7 @@ LOCKED := --require-hashes --only-binary :all:
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
 EXTRAS := --extra report --extra duckduckgo --extra calculate --extra apprise
-TESTED := --extra polymarket --extra keyring
+TESTED := --extra polymarket --extra keyring --extra cluster --extra mixed
 SIGNER := $(VENV)/signer
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools

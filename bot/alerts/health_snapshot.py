@@ -10,9 +10,8 @@ from bot.config.schema import Config
 from bot.core.errors import StoreError
 from bot.core.submissions import ExecutionMode
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
-from bot.execution.gate.readiness import MAX_CLOCK_SKEW_S
+from bot.execution.gate.readiness import MAX_CLOCK_SKEW_S, READINESS_JOB, readiness_faults
 from bot.execution.gate.readiness import clock_fault as skew_fault
-from bot.jobs.live_readiness import READINESS_JOB, readiness_faults
 from bot.store.backups import BACKUP_FOLDER, list_backups
 from bot.store.health_queries import DayBudget, LedgerFacts, VenueAccount, read_ledger_facts
 from bot.store.heartbeat import DaemonState, read_daemon_state

@@ -18,21 +18,24 @@ import structlog
 from bot.alerts.alert_job import AlertContext, report_alerts
 from bot.alerts.conditions import BACKUP_JOB, DISCOVERY_PREFIX
 from bot.app.execution_wiring import ExecutionWiring, wire_execution
-from bot.app.forecast_context import build_forecast_context
+from bot.app.forecast_context import build_forecast_context, build_pairing_context
 from bot.app.forecaster_requirements import budget_warnings
 from bot.app.plugin_factory import PluginFactory
+from bot.app.plugin_opening import OpeningFault, OpeningRetry, describe_part
 from bot.app.venues import (
     OpenVenues,
+    build_kill_switch,
     configured_archive,
     discovery_interval_s,
+    judges_pairs,
+    matches_pairs,
+    open_plugin_factory,
     open_venues,
     question_forecasters,
     usable_venues,
     venue_forecasters,
-    venue_rate_limits,
 )
 from bot.config.schema import Config
-from bot.core.clock import SeededRandom
 from bot.core.errors import ServiceUnavailableError
 from bot.core.ids import derive_id
 from bot.core.interfaces import (
@@ -44,11 +47,10 @@ from bot.core.interfaces import (
     RandomStreams,
     VenueReader,
 )
+from bot.core.plugin_specs import ForecasterSpec, VenueSpec
 from bot.core.questions import Question
-from bot.execution.gate.config_digest import credentials_digest
-from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.gate import ExecutionPolicy
-from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch
+from bot.execution.gate.readiness import READINESS_JOB
 from bot.execution.outbox.outbox import Outbox
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext
@@ -64,35 +66,36 @@ from bot.jobs.ledger_maintenance import (
     maintain_evidence,
     verify_and_export_audit,
 )
-from bot.jobs.live_readiness import READINESS_JOB, check_readiness
+from bot.jobs.live_readiness import check_readiness
 from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.jobs.position_closing import close_requested_positions
 from bot.jobs.price_watch import WATCH_INTERVAL, WATCH_TIME_LIMIT, PriceWatch, PriceWatchContext
+from bot.jobs.question_pairs import QuestionPairing
 from bot.jobs.reconciliation import RestoredLedgerContext, reconcile_restored_ledger, reconcile_submissions
 from bot.jobs.resolution import ResolutionContext, ScoringContext, resolve_questions, score_forecasts
 from bot.jobs.submission import BatchWait, submit_due_forecasts
 from bot.llm.gateway import LlmGateway
 from bot.net.client import RetryingHttpClient
-from bot.net.rate_limit import RateLimiter
-from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.database import instance_lock
 from bot.store.event_log import ALERT_EVENT
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.integrity_checks import low_disk_reason
-from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
-from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
+from bot.store.ledger import LAB_FOLDER, LEDGER_FILE, Ledger, open_ledger, state_folder
 
 # One pass takes at most this and what was begun then, each trial at most its own limit.
 FORECAST_JOB_LIMIT = timedelta(hours=6)
+# A part of a plugin that could not be opened is tried again so often.
+OPENING_RETRY_INTERVAL = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoxcastApp:
     """The running parts of one Foxcast, and its jobs.
 
-    ``plugin_jobs`` are the jobs of plugins; ``gateway`` is set where a forecaster uses models.
+    ``plugin_jobs`` are the jobs of plugins; ``gateway`` is set where a forecaster uses models. ``opening_faults`` are
+    the parts of plugins that were left out; once one of them can be opened, ``reopening`` is set with ``stopping``.
     """
 
     config: Config
@@ -114,14 +117,17 @@ class FoxcastApp:
     execution_policies: Mapping[str, ExecutionPolicy]
     planners: Mapping[str, OrderPlanner]
     gateway: LlmGateway | None
+    opening_faults: Sequence[OpeningFault] = ()
     notifiers: Mapping[str, NotificationChannel] = field(default_factory=dict)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    reopening: asyncio.Event = field(default_factory=asyncio.Event)
 
     def jobs(self) -> tuple[DaemonJob, ...]:
         """Return the jobs of the daemon, in the order of one pass."""
         forecast_requested = asyncio.Event()
         return (
             *self._request_jobs(forecast_requested),
+            *self._opening_jobs(),
             *self._forecast_jobs(forecast_requested),
             *self._submission_jobs(),
             *self._scoring_jobs(),
@@ -148,9 +154,23 @@ class FoxcastApp:
             "halt", "cancel open orders while halted", every.requests_every_s, self.execution.halt_job().enforce_halts
         )
 
+    def _opening_jobs(self) -> Iterator[DaemonJob]:
+        for fault in self.opening_faults:
+            is_venue = isinstance(fault.spec, VenueSpec)
+            yield DaemonJob(
+                name=f"{DISCOVERY_PREFIX}{fault.spec.name}" if is_venue else f"open {describe_part(fault.spec)}",
+                summary="try to open what was left out",
+                interval=OPENING_RETRY_INTERVAL,
+                run=OpeningRetry(fault=fault, reopen=self._reopen).retry_opening,
+            )
+
+    def _reopen(self) -> None:
+        self.reopening.set()
+        self.stopping.set()
+
     def _forecast_jobs(self, forecast_requested: asyncio.Event) -> Iterator[DaemonJob]:
         for name, venue in self.venues.items():
-            context = DiscoveryContext(
+            discovery = DiscoveryContext(
                 venue_name=name,
                 venue=venue,
                 forecasters=venue_forecasters(self.config, self.registry, name),
@@ -161,8 +181,14 @@ class FoxcastApp:
                 discovered_venues=self.discovered_venues,
             )
             every_s = discovery_interval_s(self.config, self.registry, name)
-            run = partial(self._begin, partial(discover_questions, context))
+            run = partial(self._begin, partial(discover_questions, discovery))
             yield _make_job(f"{DISCOVERY_PREFIX}{name}", "find open questions", every_s, run)
+        if matches_pairs(self.config, self.venues):
+            context = build_pairing_context(
+                self.config, self.registry, self.forecast_context, self.venues, self.gateway
+            )
+            run = partial(self._begin, QuestionPairing(context).match_pairs)
+            yield _make_job("pairs", "match questions of venues", self.config.pairs.every_s, run)
         # A single pass over everything does not wait for the end of this.
         limit = FORECAST_JOB_LIMIT if math.isfinite(self.forecast_pass_limit_s) else timedelta.max
         run = partial(self._begin, partial(forecast_due_questions, self._forecast_job_context()))
@@ -295,7 +321,6 @@ def _make_job(
 
 log = structlog.get_logger(__name__)
 
-LAB_FOLDER = "lab"
 FORECAST_PASS_LIMIT_S = 300.0
 
 
@@ -325,24 +350,20 @@ async def open_app(
     async with AsyncExitStack() as stack:
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
-        displacement = check_identity(folder / LEDGER_FILE).fault
-        if displacement:
-            config = await _use_paper(config, ledger, folder, displacement, started_at)
-        factory_manager = _open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
+        found = check_identity(folder / LEDGER_FILE)
+        if found.fault:
+            config = await _use_paper(config, ledger, folder, found.fault, started_at)
+        factory_manager = open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
         factory = await stack.enter_async_context(factory_manager)
         only_forecasters, names = options.get("only"), [*usable_venues(config, registry)]
         opened = await open_venues(factory, names if only_forecasters is None else ())
         named = [name for venue in opened.readers for name in venue_forecasters(config, registry, venue)]
         forecasters = await factory.open_forecasters(named if only_forecasters is None else only_forecasters)
-        gateway, tool_factory = await _open_models(factory, forecasters, ledger)
-        wiring = wire_execution(
-            factory,
-            opened,
-            ledger,
-            _kill_switch(config, folder),
-            partial(_measured_clock_skew, factory.http),
-            is_displaced=bool(displacement),
-        )
+        registry = _usable_registry(registry, factory, needs_all=only_forecasters is not None)
+        needed = judges_pairs(config, opened.readers)
+        gateway, tool_factory = await _open_models(factory, forecasters, ledger, needed=needed)
+        switch, skew = build_kill_switch(config, folder), partial(_measured_clock_skew, factory.http)
+        wiring = wire_execution(factory, opened, ledger, switch, skew, identity=found)
         discovered_venues, stopping = set[str](), asyncio.Event()
         archives = [archive for name in names if (archive := configured_archive(config, registry, name))]
         app = FoxcastApp(
@@ -364,6 +385,7 @@ async def open_app(
             execution=wiring,
             plugin_jobs=[factory.plugin_job(spec) for spec in registry.jobs],
             notifiers=await factory.open_notifiers(config.notifiers) if only_forecasters is None else {},
+            opening_faults=factory.faults,
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
             forecast_pass_limit_s=options.get("pass_limit_s", FORECAST_PASS_LIMIT_S),
             stopping=stopping,
@@ -371,6 +393,14 @@ async def open_app(
         if only_forecasters is None:
             await _recover_state(app)
         yield app
+
+
+def _usable_registry(registry: Registry, factory: PluginFactory, *, needs_all: bool) -> Registry:
+    """Return the registry without forecasters that cannot be opened; raises the error of one if all are needed."""
+    for fault in factory.faults if needs_all else ():
+        raise fault.error
+    errors = {fault.spec.name: fault.error for fault in factory.faults if isinstance(fault.spec, ForecasterSpec)}
+    return registry.without_forecasters(errors)
 
 
 async def _use_paper(config: Config, ledger: Ledger, folder: Path, fault: str, at: datetime) -> Config:
@@ -410,8 +440,9 @@ async def open_backtest_forecasters(
     """
     folder = config.state / LAB_FOLDER
     async with AsyncExitStack() as stack:
-        factory = await stack.enter_async_context(_open_plugin_factory(config, registry, clock, folder=folder))
+        factory = await stack.enter_async_context(open_plugin_factory(config, registry, clock, folder=folder))
         forecasters = await factory.open_forecasters(names)
+        registry = _usable_registry(registry, factory, needs_all=True)
         gateway, tool_factory = None, None
         if any(forecaster.uses_models for forecaster in forecasters.values()):
             stack.enter_context(instance_lock(folder, started_at=clock.now()))
@@ -431,58 +462,6 @@ async def open_backtest_forecasters(
         }
 
 
-@asynccontextmanager
-async def _open_plugin_factory(
-    config: Config, registry: Registry, clock: Clock, *, folder: Path, ledger: Ledger | None = None
-) -> AsyncIterator[PluginFactory]:
-    """Open the plugin factory; with a ledger, requests to venues keep their rate limits.
-
-    The write clients check the kill switch once more when their turn has come.
-    """
-    random = SeededRandom(config.seed)
-    rate_limits, rate_store = ((), None) if ledger is None else (venue_rate_limits(config, registry), ledger.rates)
-    shared = None if ledger is None else SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
-    rates = RateLimiter(rate_limits, clock=clock, random=random, store=rate_store, shared=shared)
-    client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
-    async with client as http, AsyncExitStack() as stack:
-        credentials = {} if ledger is None else _venue_credentials(config, registry, clock, ledger)
-        for one in credentials.values():
-            await one.load_refusal()
-        yield PluginFactory(
-            config=config,
-            registry=registry,
-            clock=clock,
-            random=random,
-            http=http,
-            folder=folder,
-            stack=stack,
-            rates=rates,
-            open_write_client=partial(
-                HttpWriteClient, halt_check=_kill_switch(config, folder).halt_reason, proxies=config.http.proxies
-            ),
-            credentials=credentials,
-        )
-
-
-def _venue_credentials(config: Config, registry: Registry, clock: Clock, ledger: Ledger) -> dict[str, CredentialGuard]:
-    return {
-        spec.name: CredentialGuard(
-            venue=spec.name,
-            is_refusal=spec.is_credential_refusal,
-            final_refusals=spec.final_refusals,
-            compute_digest=partial(credentials_digest, config, spec),
-            ledger=ledger,
-            clock=clock,
-        )
-        for spec in registry.venues
-        if spec.name in config.venues
-    }
-
-
-def _kill_switch(config: Config, folder: Path) -> KillSwitch:
-    return KillSwitch(stop_file=config.state / STOP_FILE, ledger_file=folder / LEDGER_FILE)
-
-
 def _measured_clock_skew(http: HttpClient) -> float | None:
     return http.clock_skew_s if isinstance(http, RetryingHttpClient) else None
 
@@ -493,9 +472,10 @@ async def _open_models(
     ledger: Ledger,
     *,
     retry_failures: bool = False,
+    needed: bool = False,
 ) -> tuple[LlmGateway, ToolFactory] | tuple[None, None]:
-    """Open models and tools where a forecaster uses them."""
-    if not any(forecaster.uses_models for forecaster in forecasters.values()):
+    """Open models and tools where a forecaster uses them, or if they are needed otherwise."""
+    if not needed and not any(forecaster.uses_models for forecaster in forecasters.values()):
         return None, None
 
     async def alert(subject: str, text: str) -> None:

@@ -12,6 +12,8 @@ from bot.app.plugin_factory import PluginFactory
 from bot.app.venues import OpenVenues
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config, DaemonSection, PolicySection
+from bot.core.interfaces import Clock
+from bot.core.plugin_specs import VenueSpec
 from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policies
 from bot.execution.gate.gate import Gate, PreSendCheck
@@ -19,6 +21,7 @@ from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.gate.readiness import LiveReadiness, clock_fault
 from bot.execution.outbox.outbox import Outbox
 from bot.jobs.comments import CommentContext
+from bot.jobs.foreign_writes import ForeignWriteCheck
 from bot.jobs.halts import HaltEnforcer
 from bot.jobs.job import DaemonJob
 from bot.jobs.ledger_maintenance import AuditExportContext
@@ -29,6 +32,7 @@ from bot.jobs.reconciliation import AccountSettlementContext, settle_accounts
 from bot.jobs.submission import RunStart, SubmitJobContext
 from bot.jobs.withdrawals import CancellationContext, StaleWithdrawalContext, cancel_requested_orders
 from bot.plugin_system.registry import Registry
+from bot.store.folder_identity import IdentityCheck
 from bot.store.ledger import Ledger
 
 log = structlog.get_logger(__name__)
@@ -51,6 +55,7 @@ class ExecutionWiring:
     _by_event: Collection[str]
     _ledger: Ledger
     _venues: OpenVenues
+    _unopened: Collection[str]
 
     def clock_fault(self) -> str:
         """Return what is wrong with this clock, by the last answers of the venues.
@@ -82,6 +87,8 @@ class ExecutionWiring:
                 pre_send_check=self.recheck,
             ),
             stale_withdrawals=self._stale_withdrawal(),
+            unopened_venues=self._unopened,
+            read_only_venues=self._venues.readers.keys() - self._venues.submitters.keys(),
         )
 
     def _stale_withdrawal(self) -> StaleWithdrawalContext | None:
@@ -160,11 +167,11 @@ def wire_execution(
     kill_switch: KillSwitch,
     clock_skew: ClockSkewReader,
     *,
-    is_displaced: bool = False,
+    identity: IdentityCheck | None = None,
 ) -> ExecutionWiring:
     """Return the wiring; ``clock_skew`` returns by how many seconds this clock is ahead of those of the venues.
 
-    ``is_displaced``: the state folder was copied or moved, so that live venues use paper books.
+    ``identity`` is the check of the state folder: in one that was copied or moved, live venues use paper books.
     """
     clock, readiness = factory.clock, LiveReadiness()
     withdrawal_venues = frozenset(spec.name for spec in factory.registry.venues if spec.withdraws)
@@ -189,7 +196,7 @@ def wire_execution(
             trading_venues=frozenset(venues.planners),
             withdrawal_venues=withdrawal_venues,
             folder=kill_switch.ledger_file.parent,
-            is_displaced=is_displaced,
+            is_displaced=bool(identity and identity.fault),
             on_resume=partial(_recheck_credentials, readiness, factory.credentials),
         ),
         live_readiness=ReadinessContext(
@@ -202,6 +209,7 @@ def wire_execution(
             started_at=clock.now(),
             credentials=credential_checks(factory, venues),
             credential_refusal=lambda venue: _credential_refusal(factory, venue),
+            check_own_writes=_foreign_writes(ledger, clock, venues, identity).check_venue,
         ),
         audit_export=AuditExportContext(ledger=ledger, folder=kill_switch.ledger_file.parent, clock=clock),
         _policy=factory.config.policy,
@@ -209,6 +217,20 @@ def wire_execution(
         _by_event=[spec.name for spec in factory.registry.venues if spec.comments_by_event],
         _ledger=ledger,
         _venues=venues,
+        _unopened=[fault.spec.name for fault in factory.faults if isinstance(fault.spec, VenueSpec)],
+    )
+
+
+def _foreign_writes(
+    ledger: Ledger, clock: Clock, venues: OpenVenues, identity: IdentityCheck | None
+) -> ForeignWriteCheck:
+    known = None if identity is None else identity.identity
+    return ForeignWriteCheck(
+        ledger=ledger,
+        clock=clock,
+        execution_policies=venues.execution_policies,
+        submitters=venues.submitters,
+        since=clock.now() if known is None else known.made_at,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -18,9 +18,10 @@ from bot.app.forecaster_requirements import (
     unknown_tools,
     unused_role_warnings,
 )
+from bot.app.plugin_opening import OpeningFault, UnopenedProvider, describe_part, enter_plugin
 from bot.config.plugin_settings import load_plugin_settings, recordable_settings, restore_settings
 from bot.config.schema import Config
-from bot.core.errors import ConfigError
+from bot.core.errors import AuthenticationError, ConfigError, PluginError, ServiceUnavailableError
 from bot.core.forecasts import ForecasterSetup
 from bot.core.interfaces import (
     Clock,
@@ -37,6 +38,7 @@ from bot.core.interfaces import (
 from bot.core.plugin_specs import (
     ConfigurableSpec,
     JobSpec,
+    ModelSpec,
     PaperBookContext,
     PluginContext,
     PluginSettings,
@@ -58,6 +60,7 @@ from bot.net.websocket import WebSocketConnector
 from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry, direct_members
 from bot.store.ledger import Ledger
+from bot.store.question_pairs import PairUse
 
 PLUGINS_PACKAGE = "plugins"
 
@@ -101,7 +104,8 @@ class PluginFactory:
     """Opens things on a stack, which closes them in the opposite order.
 
     ``rates`` are those of the venues; reading over ``http`` keeps them too. ``open_write_client`` makes the clients of
-    writers. A venue whose ``credentials`` were refused gets no more requests.
+    writers. A venue whose ``credentials`` were refused gets no more requests. ``faults`` collects the parts that could
+    not be opened and were left out.
     """
 
     config: Config
@@ -114,6 +118,28 @@ class PluginFactory:
     rates: RateLimiter | None = None
     open_write_client: WriteClientFactory = HttpWriteClient
     credentials: Mapping[str, CredentialGuard] = field(default_factory=dict)
+    faults: list[OpeningFault] = field(default_factory=list)
+
+    async def open_or_skip(
+        self, spec: ConfigurableSpec[Any], opener: Callable[["PluginFactory"], Awaitable[T]]
+    ) -> T | None:
+        """Return what ``opener`` opens with this factory; None where it cannot be opened now, with an entry in faults.
+
+        What it had opened by then is closed. Raises ConfigError for settings that the plugin refuses.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                opened = await opener(replace(self, stack=stack))
+            except (PluginError, ServiceUnavailableError, AuthenticationError) as error:
+                log.error("left out until it can be opened", part=describe_part(spec), error=str(error))  # noqa: TRY400 - the error names the place
+                self.faults.append(OpeningFault(spec=spec, error=error, retry=partial(self._retry_opening, opener)))
+                return None
+            self.stack.push_async_exit(stack.pop_all())
+            return opened
+
+    async def _retry_opening(self, opener: Callable[["PluginFactory"], Awaitable[object]]) -> None:
+        async with AsyncExitStack() as stack:
+            await opener(replace(self, stack=stack))
 
     def plugin_context(self, name: str) -> PluginContext:
         """Return the context for the factory of a plugin."""
@@ -161,11 +187,19 @@ class PluginFactory:
         return DaemonJob(name=f"plugin {spec.name}", summary=spec.summary, interval=spec.every, run=run)
 
     async def open_forecasters(self, names: Iterable[str]) -> Mapping[str, ConfiguredForecaster]:
-        """Open each of the forecasters once."""
+        """Open each of the forecasters once; leave out those that cannot be opened."""
         wanted = dict.fromkeys(names)
         for why in limit_warnings(self.config, self.registry, wanted):
             log.warning("config gives a forecaster less than it needs", why=why)
-        return {name: await self.open_forecaster(name) for name in wanted}
+        opened = {}
+        for name in wanted:
+            opener = partial(PluginFactory.open_forecaster, name=name)
+            opened[name] = await self.open_or_skip(self.registry.forecasters[name], opener)
+        return {
+            name: replace(one, members=tuple(member for member in one.members if opened.get(member, one) is not None))
+            for name, one in opened.items()
+            if one is not None
+        }
 
     async def open_forecaster(self, name: str) -> ConfiguredForecaster:
         """Open one forecaster as configured."""
@@ -175,7 +209,7 @@ class PluginFactory:
         settings = load_plugin_settings(spec, self.config)
         return ConfiguredForecaster(
             name=name,
-            implementation=await self._enter_factory(spec.open, settings, self.plugin_context(spec.name)),
+            implementation=await self._enter_factory(spec, spec.open, settings, self.plugin_context(spec.name)),
             trials=table.trials or spec.trials,
             pool=PoolingMethod(table.aggregate),
             limits=trial_limits(self.config, self.registry, name),
@@ -188,6 +222,7 @@ class PluginFactory:
             settings=recordable_settings(settings),
             variant_of=table.uses,
             members=direct_members(self.config, self.registry, name),
+            may_have_members=spec.members is not None,
         )
 
     async def open_recorded_forecaster(self, name: str, setup: ForecasterSetup) -> ConfiguredForecaster:
@@ -196,7 +231,7 @@ class PluginFactory:
         settings = restore_settings(spec, self.config, setup.settings)
         return ConfiguredForecaster(
             name=name,
-            implementation=await self._enter_factory(spec.open, settings, self.plugin_context(spec.name)),
+            implementation=await self._enter_factory(spec, spec.open, settings, self.plugin_context(spec.name)),
             trials=setup.trials,
             pool=PoolingMethod(setup.aggregate),
             limits=setup.limits,
@@ -205,6 +240,7 @@ class PluginFactory:
             settings=setup.settings,
             variant_of=setup.uses,
             members=tuple(spec.members(settings)) if spec.members else (),
+            may_have_members=spec.members is not None,
         )
 
     async def open_providers(self) -> Mapping[str, ModelProvider]:
@@ -212,17 +248,21 @@ class PluginFactory:
         section = self.config.llm
         named = dict.fromkeys([*map(provider_name, configured_models(section)), *section.providers])
         specs = [self.registry.models[name] for name in named if name in self.registry.models]
-        return {spec.name: await self._open_plugin(spec, spec.open) for spec in specs}
+        return {spec.name: await self._open_provider(spec) for spec in specs}
+
+    async def _open_provider(self, spec: ModelSpec[Any]) -> ModelProvider:
+        opened = await self._open_or_skip_plugin(spec, spec.open)
+        return UnopenedProvider(error=self.faults[-1].error) if opened is None else opened
 
     async def open_notifiers(self, names: Iterable[str]) -> Mapping[str, NotificationChannel]:
         """Open the notifiers that an enabled plugin offers; log the others."""
         opened, offered = {}, self.registry.notifiers
         for name in names:
             if name in offered:
-                opened[name] = await self._open_plugin(offered[name], offered[name].open)
+                opened[name] = await self._open_or_skip_plugin(offered[name], offered[name].open)
             else:
                 log.warning("notifier skipped: its plugin is broken or not in use; add it to plugins", notifier=name)
-        return opened
+        return {name: channel for name, channel in opened.items() if channel is not None}
 
     async def open_model_gateway(self, ledger: Ledger, alert: AlertCallback) -> LlmGateway:
         """Open the gateway, with the providers that config names."""
@@ -252,7 +292,7 @@ class PluginFactory:
             reader=await self.stack.enter_async_context(SubprocessPageReader()),
             ledger=ledger,
             clock=self.clock,
-            search_engines=[await self._open_search_engine(name) for name in self._search_engine_names()],
+            search_engines=await self._open_search_engines(),
             data_sources=await self._open_data_sources(),
             page_sources=await self._open_page_sources(),
             blocked_hosts=blocked_hosts(self.registry),
@@ -260,6 +300,7 @@ class PluginFactory:
             calculator=find_calculator(),
             models_by_role={role: table.model for role, table in self.config.llm.roles.items()},
             retry_failures=retry_failures,
+            pair_use=PairUse(self.config.pairs.use),
         )
         if (why := search_unavailable_reason(tool_factory, backdated=False)) is not None:
             log.warning("forecasters cannot search the web", why=why)
@@ -276,27 +317,27 @@ class PluginFactory:
             raise ConfigError(message)
         return wanted or available.names
 
-    async def _open_search_engine(self, name: str) -> ConfiguredSearchEngine:
-        spec = self.registry.search_engines[name]
-        return ConfiguredSearchEngine(
-            name=name, engine=await self._open_plugin(spec, spec.open), bounds_dates=spec.bounds_dates
-        )
+    async def _open_search_engines(self) -> list[ConfiguredSearchEngine]:
+        specs = [self.registry.search_engines[name] for name in self._search_engine_names()]
+        opened = [(spec, await self._open_or_skip_plugin(spec, spec.open)) for spec in specs]
+        return [
+            ConfiguredSearchEngine(name=spec.name, engine=engine, bounds_dates=spec.bounds_dates)
+            for spec, engine in opened
+            if engine is not None
+        ]
 
     async def _open_data_sources(self) -> Mapping[str, ConfiguredDataSource]:
-        sources = [(spec, spec.open) for spec in self.registry.data_sources]
-        return {
-            spec.name: ConfiguredDataSource(spec=spec, source=await self._open_plugin(spec, opener))
-            for spec, opener in sources
-            if opener
-        }
+        wanted = [(spec, spec.open) for spec in self.registry.data_sources if spec.open]
+        opened = [(spec, await self._open_or_skip_plugin(spec, opener)) for spec, opener in wanted]
+        return {spec.name: ConfiguredDataSource(spec=spec, source=source) for spec, source in opened if source}
 
     async def _open_page_sources(self) -> Mapping[str, ConfiguredPageSource]:
-        sources = [(spec, spec.pages) for spec in self.registry.data_sources]
-        return {
-            spec.name: ConfiguredPageSource(spec=spec, source=await self._open_plugin(spec, opener))
-            for spec, opener in sources
-            if opener
-        }
+        wanted = [(spec, spec.pages) for spec in self.registry.data_sources if spec.pages]
+        opened = [(spec, await self._open_or_skip_plugin(spec, opener)) for spec, opener in wanted]
+        return {spec.name: ConfiguredPageSource(spec=spec, source=source) for spec, source in opened if source}
+
+    async def _open_or_skip_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
+        return await self.open_or_skip(spec, partial(PluginFactory._open_plugin, spec=spec, opener=opener))
 
     async def _open_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
         return await self._open_with_context(spec, opener, self.plugin_context(spec.name))
@@ -304,12 +345,16 @@ class PluginFactory:
     async def _open_with_context(
         self, spec: ConfigurableSpec[Any], opener: Callable[[Any, P], AbstractAsyncContextManager[T]], context: P
     ) -> T:
-        return await self._enter_factory(opener, load_plugin_settings(spec, self.config), context)
+        return await self._enter_factory(spec, opener, load_plugin_settings(spec, self.config), context)
 
     async def _enter_factory(
-        self, opener: Callable[[Any, P], AbstractAsyncContextManager[T]], settings: PluginSettings, context: P
+        self,
+        spec: ConfigurableSpec[Any],
+        opener: Callable[[Any, P], AbstractAsyncContextManager[T]],
+        settings: PluginSettings,
+        context: P,
     ) -> T:
-        return await self.stack.enter_async_context(opener(settings, context))
+        return await self.stack.enter_async_context(enter_plugin(spec, partial(opener, settings, context)))
 
     def _common_context(self, name: str) -> _CommonContext:
         credentials = self.credentials.get(name)

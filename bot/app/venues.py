@@ -1,7 +1,9 @@
-"""The venues of one run: their forecasters, rate limits and execution policies, and what is opened of each."""
+"""The venues of one run: their forecasters, limits, credentials and policies, and the factory that opens them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -10,15 +12,25 @@ from bot.app.plugin_factory import PluginFactory
 from bot.config.loader import describe_place
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
+from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
-from bot.core.interfaces import OrderPlanner, PriceFeed, RoundArchive, VenueReader, VenueSubmitter
+from bot.core.interfaces import Clock, OrderPlanner, PriceFeed, RoundArchive, VenueReader, VenueSubmitter
 from bot.core.questions import Question
 from bot.core.submissions import ExecutionMode
 from bot.core.venue_http import RateLimit
 from bot.evaluation.question_archive import ARCHIVE_FILE, ARCHIVE_NAME, QuestionArchive
+from bot.execution.gate.config_digest import credentials_digest
+from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.execution_policy import venue_policy
 from bot.execution.gate.gate import ExecutionPolicy
+from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch
+from bot.forecasting.pair_judge import JUDGE_ROLE
+from bot.net.client import RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry, with_all_members
+from bot.store.ledger import LEDGER_FILE, Ledger
+from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
 
 log = structlog.get_logger(__name__)
 
@@ -38,21 +50,36 @@ class OpenVenues:
 
 
 async def open_venues(factory: PluginFactory, names: Sequence[str]) -> OpenVenues:
-    """Open the readers first, then what builds on them.
+    """Open the venues; leave out each that cannot be opened whole, with an entry in the faults of the factory.
 
     Raises ConfigError for settings that a plugin refuses, and for forecasters that must not lead.
     """
     policies = {name: venue_execution_policy(factory.config, factory.registry, name) for name in names}
-    readers = {name: await factory.open_venue(name) for name in names}
-    submitters = {name: await factory.open_submitter(policy) for name, policy in policies.items()}
-    planners = {name: await factory.open_planner(name) for name in names}
-    feeds = {name: await factory.open_price_feed(name) for name in names}
+    attempts = [
+        await factory.open_or_skip(factory.registry.venues[name], partial(_open_venue, policy))
+        for name, policy in policies.items()
+    ]
+    opened = [venue for venue in attempts if venue is not None]
     return OpenVenues(
-        execution_policies=policies,
-        readers=readers,
-        submitters={name: submitter for name, submitter in submitters.items() if submitter is not None},
-        planners={name: planner for name, planner in planners.items() if planner is not None},
-        price_feeds={name: feed for name, feed in feeds.items() if feed is not None},
+        execution_policies={name: found for venue in opened for name, found in venue.execution_policies.items()},
+        readers={name: found for venue in opened for name, found in venue.readers.items()},
+        submitters={name: found for venue in opened for name, found in venue.submitters.items()},
+        planners={name: found for venue in opened for name, found in venue.planners.items()},
+        price_feeds={name: found for venue in opened for name, found in venue.price_feeds.items()},
+    )
+
+
+async def _open_venue(policy: ExecutionPolicy, factory: PluginFactory) -> OpenVenues:
+    """Open one venue: its reader first, then what builds on it."""
+    name = policy.venue
+    reader, submitter = await factory.open_venue(name), await factory.open_submitter(policy)
+    planner, feed = await factory.open_planner(name), await factory.open_price_feed(name)
+    return OpenVenues(
+        execution_policies={name: policy},
+        readers={name: reader},
+        submitters={} if submitter is None else {name: submitter},
+        planners={} if planner is None else {name: planner},
+        price_feeds={} if feed is None else {name: feed},
     )
 
 
@@ -108,6 +135,16 @@ def discovery_interval_s(config: Config, registry: Registry, venue: str) -> floa
     return common if wanted is None else min(common, wanted.total_seconds())
 
 
+def matches_pairs(config: Config, venues: Collection[str]) -> bool:
+    """Return whether questions of these venues are matched: there are several, and config allows it."""
+    return config.pairs.enabled and len(venues) > 1
+
+
+def judges_pairs(config: Config, venues: Collection[str]) -> bool:
+    """Return whether a model judges pairs of questions of these venues."""
+    return matches_pairs(config, venues) and JUDGE_ROLE in config.llm.roles
+
+
 def venue_execution_policy(config: Config, registry: Registry, name: str) -> ExecutionPolicy:
     """Return how forecasts of a venue are submitted; raises ConfigError for a clairvoyant first forecaster."""
     table = config.venues[name]
@@ -151,3 +188,56 @@ def configured_archive(config: Config, registry: Registry, name: str) -> RoundAr
     settings = load_plugin_settings(spec, config)
     folder = spec.archive_folder(settings)
     return spec.archive(settings, folder) if spec.archive and folder else None
+
+
+@asynccontextmanager
+async def open_plugin_factory(
+    config: Config, registry: Registry, clock: Clock, *, folder: Path, ledger: Ledger | None = None
+) -> AsyncIterator[PluginFactory]:
+    """Open the plugin factory; with a ledger, requests to venues keep their rate limits.
+
+    The write clients check the kill switch once more when their turn has come.
+    """
+    random = SeededRandom(config.seed)
+    rate_limits, rate_store = ((), None) if ledger is None else (venue_rate_limits(config, registry), ledger.rates)
+    shared = None if ledger is None else SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
+    rates = RateLimiter(rate_limits, clock=clock, random=random, store=rate_store, shared=shared)
+    client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
+    async with client as http, AsyncExitStack() as stack:
+        credentials = {} if ledger is None else _venue_credentials(config, registry, clock, ledger)
+        for one in credentials.values():
+            await one.load_refusal()
+        yield PluginFactory(
+            config=config,
+            registry=registry,
+            clock=clock,
+            random=random,
+            http=http,
+            folder=folder,
+            stack=stack,
+            rates=rates,
+            open_write_client=partial(
+                HttpWriteClient, halt_check=build_kill_switch(config, folder).halt_reason, proxies=config.http.proxies
+            ),
+            credentials=credentials,
+        )
+
+
+def _venue_credentials(config: Config, registry: Registry, clock: Clock, ledger: Ledger) -> dict[str, CredentialGuard]:
+    return {
+        spec.name: CredentialGuard(
+            venue=spec.name,
+            is_refusal=spec.is_credential_refusal,
+            final_refusals=spec.final_refusals,
+            compute_digest=partial(credentials_digest, config, spec),
+            ledger=ledger,
+            clock=clock,
+        )
+        for spec in registry.venues
+        if spec.name in config.venues
+    }
+
+
+def build_kill_switch(config: Config, folder: Path) -> KillSwitch:
+    """Return the kill switch of a state folder: its file and the halts of its ledger."""
+    return KillSwitch(stop_file=config.state / STOP_FILE, ledger_file=folder / LEDGER_FILE)

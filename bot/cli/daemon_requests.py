@@ -37,7 +37,6 @@ from bot.execution.gate.access_control import (
 )
 from bot.execution.gate.execution_policy import venue_policies
 from bot.execution.gate.kill_switch import STOP_FILE
-from bot.jobs.privileged_requests import PrivilegedRequestContext, handle_privileged_request, requested_action
 from bot.plugin_system.registry import Registry
 from bot.store.database import instance_lock
 from bot.store.ledger import LEDGER_FILE, open_ledger, open_ledger_read_only, state_folder
@@ -98,6 +97,8 @@ async def _submit_request(
 
 
 async def _execute_locally(config: Config, registry: Registry, request: PrivilegedRequest, folder: Path) -> str:
+    from bot.jobs.privileged_requests import PrivilegedRequestContext, handle_privileged_request
+
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
@@ -177,6 +178,8 @@ async def sign_request(folder: Path, request: Q, *, token_file: Path | None) -> 
 
 
 def _add_proof(author: RequestAuthor, request: T) -> T:
+    from bot.jobs.privileged_requests import requested_action
+
     action = requested_action(request)
     if REQUIRED_ROLES[action] is not None and author.role is None:
         message = f"{action} needs a token: set FOXCAST_TOKEN, or name a file with --token-file"

@@ -5,18 +5,17 @@ The readiness of live venues is what the last run found.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bot.app.execution_wiring import COMMENTS_NOT_ALLOWED, comment_fee
-from bot.app.forecaster_requirements import budget_warnings
-from bot.app.plugin_factory import PluginFactory
-from bot.cli.output.formatting import format_age, format_minute
+from rich.text import Text
+
+from bot.cli.health_report import CheckFinding, CheckVerdict
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, stdout_console
 from bot.cli.output.trial_text import RECENT_PERIOD, failures_summary, step_limit_warnings
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -32,11 +31,12 @@ from bot.core.errors import (
 from bot.core.interfaces import ModelProvider
 from bot.core.plain_text import suggest_names
 from bot.core.submissions import ExecutionMode, IntentState
+from bot.evaluation.value_text import format_age, format_minute
 from bot.execution.gate.execution_policy import venue_policies
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
+from bot.execution.gate.readiness import READINESS_JOB, readiness_faults
 from bot.execution.gate.rules import arm_objection
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE
-from bot.jobs.live_readiness import READINESS_JOB, readiness_faults
 from bot.llm.model_health import ModelHealthReport, report_model_health
 from bot.llm.pricing import CallCostEstimator, PriceTable
 from bot.llm.providers import find_missing_setup
@@ -52,23 +52,19 @@ from bot.store.model_calls import ModelDemotion
 from bot.store.permissions import HaltEndCondition, PermissionStatus, PrincipalRecord, SubmissionHalt
 from bot.store.submission_queries import OrderFilter, OrderRow, list_orders
 
-
-class CheckVerdict(StrEnum):
-    """How a check ended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
+_COLUMNS = (TableColumn(""), TableColumn("check"), TableColumn("found", ColumnKind.TEXT))
+_VERDICT_STYLES = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "bold red"}
 
 
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
-    """What one check found, and what to do about a fault."""
+def print_findings(findings: Iterable[CheckFinding]) -> None:
+    """Print findings as a table, each with its remedy."""
+    stdout_console().print(make_table(_COLUMNS, [_finding_cells(finding) for finding in findings]))
 
-    verdict: CheckVerdict
-    check: str
-    found: str
-    remedy: str = ""
+
+def _finding_cells(finding: CheckFinding) -> tuple[Text, str, str]:
+    remedy = f"; {finding.remedy}" if finding.remedy else ""
+    style = _VERDICT_STYLES[finding.verdict]
+    return Text(finding.verdict.value, style=style), finding.check, f"{finding.found}{remedy}"
 
 
 CONFIG_REMEDY = "correct config.toml"
@@ -224,6 +220,9 @@ async def _connection_error(http: RetryingHttpClient, address: str) -> str:
 
 async def _check_providers(config: Config, registry: Registry) -> list[CheckFinding]:
     """Ask the providers for missing setup and prices; this loads their libraries and sends nothing."""
+    from bot.app.forecaster_requirements import budget_warnings
+    from bot.app.plugin_factory import PluginFactory
+
     clock, random = SystemClock(), SeededRandom(config.seed)
     async with AsyncExitStack() as stack:
         plugins = PluginFactory(
@@ -350,6 +349,8 @@ def _check_halts(config: Config, stops: Sequence[SubmissionHalt]) -> CheckFindin
 
 
 def _check_arm_records(config: Config, status: PermissionStatus, now: datetime) -> Iterator[CheckFinding]:
+    from bot.app.execution_wiring import COMMENTS_NOT_ALLOWED, comment_fee
+
     try:
         registry = load_registry(config)
         policies = venue_policies(config, registry.specs_of_table)

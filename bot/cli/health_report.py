@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from bot.alerts.conditions import MAX_UNREAD, BrokenCondition, find_conditions
 from bot.alerts.health_snapshot import HealthSnapshot, read_health
 from bot.cli.command_exit import ExitCode
-from bot.cli.doctor_checks import CheckFinding, CheckVerdict
 from bot.config.schema import Config
 from bot.core.errors import StoreError
 from bot.core.redaction import redact_foreign_message
@@ -20,6 +20,24 @@ NOT_RUNNING = frozenset({DaemonCondition.NEVER, DaemonCondition.STOPPED, DaemonC
 # Status shows these in lines of their own, and doctor checks them itself.
 _SHOWN_ELSEWHERE = frozenset({"halt", "halt_by_person", "disk_halt", "disk", "in_doubt", "budget_100"})
 _CHECKED_ELSEWHERE = frozenset({*_SHOWN_ELSEWHERE, "disk_low", "clock", "model"})
+
+
+class CheckVerdict(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """What one check found, and what to do about a fault."""
+
+    verdict: CheckVerdict
+    check: str
+    found: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

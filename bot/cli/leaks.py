@@ -16,7 +16,6 @@ import structlog
 import typer
 from rich.console import Console
 
-from bot.app.app import LAB_FOLDER
 from bot.app.plugin_factory import PluginFactory, blocked_hosts
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
@@ -30,7 +29,6 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import format_number
 from bot.cli.output.model_memory import memory_to_json, print_memory
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
@@ -46,11 +44,12 @@ from bot.evaluation.leak_audit import (
 from bot.evaluation.model_memory import MemoryReport, memory_on_record
 from bot.evaluation.planted_leaks import TESTED_LAYERS, LayerProof, LeakPlanting
 from bot.evaluation.seen_documents import DocumentKind, GuardLayer
+from bot.evaluation.value_text import format_number
 from bot.forecasting.services import ModelGateway
 from bot.net.client import RetryingHttpClient
 from bot.plugin_system.registry import Registry
 from bot.store.database import instance_lock
-from bot.store.ledger import LEDGER_FILE, open_ledger, open_ledger_read_only, state_folder
+from bot.store.ledger import LAB_FOLDER, LEDGER_FILE, open_ledger, open_ledger_read_only, state_folder
 from bot.store.serialization import format_timestamp
 
 MAX_LEAKS_SHOWN = 20

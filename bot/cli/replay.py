@@ -16,7 +16,6 @@ from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
 from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP
 from bot.cli.output.console import print_indented, print_json, stdout_console
-from bot.cli.output.formatting import describe_prediction_short, format_predictions_short, order_options
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
@@ -24,6 +23,7 @@ from bot.core.forecasts import ForecasterSetup
 from bot.core.values import Json
 from bot.evaluation.lookup import find_trace
 from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayedTrial, ReplayResult, replay_forecast
+from bot.evaluation.value_text import describe_prediction_short, format_predictions_short, order_options
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ToolFactory
 from bot.plugin_system.registry import Registry, build_registry, find_plugins, load_registry

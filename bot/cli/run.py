@@ -27,10 +27,9 @@ from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import unconfirmed_forecasts_message
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, progress_bars, stdout_console
-from bot.cli.output.formatting import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.cli.output.score_report import print_kinds
 from bot.cli.output.trial_text import failures_exit_code, failures_summary
-from bot.cli.score import print_total_scores, rows_by_forecaster, rule_scores_by_forecaster
+from bot.cli.score import print_total_scores
 from bot.config.schema import Config
 from bot.config.secrets import read_api_token
 from bot.core.clock import SeededRandom, SystemClock
@@ -42,8 +41,10 @@ from bot.core.predictions import CurveShape, Prediction, QuestionShape
 from bot.core.questions import SINGLE_TARGET
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
 from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason, JobRun
-from bot.daemon.service import handle_signals, run_daemon, run_jobs_once
+from bot.daemon.service import handle_signals, log_stop, run_daemon, run_jobs_once
+from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
 from bot.evaluation.score_report import kind_reports
+from bot.evaluation.value_text import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch
 from bot.jobs.job import DaemonJob
 from bot.plugin_system.discovery import BUILT_IN_CONFIG
@@ -361,13 +362,18 @@ def run(
         typer.echo(f"foxcast: {replace_invisible(_built_in_notice(config))}", err=True)
     for broken in registry.broken:
         log.warning("plugin is broken", plugin=broken.plugin.name, reason=broken.reason)
-    app_opener = open_app(
-        config, registry, clock=SystemClock(), pass_limit_s=math.inf if once else FORECAST_PASS_LIMIT_S, confirmed=yes
+    open_configured_app = partial(
+        open_app,
+        config,
+        registry,
+        clock=SystemClock(),
+        pass_limit_s=math.inf if once else FORECAST_PASS_LIMIT_S,
+        confirmed=yes,
     )
     limits = DaemonLimits(seed=config.seed, notify_socket=notify_socket)
     if once:
-        _run_one_pass(app_opener, ctx.ensure_object(CommandInvocation))
-    end = asyncio.run(_run_daemon(app_opener, limits))
+        _run_one_pass(open_configured_app(), ctx.ensure_object(CommandInvocation))
+    end = asyncio.run(_run_daemon(open_configured_app, limits))
     _report_unclean_exit(end)
     raise typer.Exit(EXIT_REASON_CODES.get(end.reason, ExitCode.FAILED))
 
@@ -402,9 +408,23 @@ def _report_unclean_exit(end: DaemonExit) -> None:
         typer.echo(replace_invisible(f"foxcast: {end.reason.value}: {end.detail}"), err=True)
 
 
-async def _run_daemon(app_opener: AppOpener, limits: DaemonLimits) -> DaemonExit:
+async def _run_daemon(open_configured_app: Callable[[], AppOpener], limits: DaemonLimits) -> DaemonExit:
+    """Run the daemon until it ends; where a part of a plugin can be opened at last, it starts again with that part."""
+    while True:
+        end, is_reopening = await _run_daemon_once(open_configured_app(), limits)
+        if not is_reopening or not end.is_clean:
+            return end
+
+
+async def _run_daemon_once(app_opener: AppOpener, limits: DaemonLimits) -> tuple[DaemonExit, bool]:
     async with app_opener as opened:
-        with handle_signals(opened.stopping), halt_on_signal(opened.config.state / STOP_FILE):
+        interrupted: list[signal.Signals] = []
+
+        def stop(number: signal.Signals) -> None:
+            interrupted.append(number)
+            log_stop(number)
+
+        with handle_signals(opened.stopping, stop), halt_on_signal(opened.config.state / STOP_FILE):
             record = DaemonRecorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
             jobs = [*opened.jobs(), *opened.price_watches()]
@@ -412,7 +432,7 @@ async def _run_daemon(app_opener: AppOpener, limits: DaemonLimits) -> DaemonExit
             async with _serve_web(opened):
                 end = await run_daemon(jobs, clock=opened.clock, limits=limits, record=record, stop=opened.stopping)
             await record.record_end(end, opened.clock.now())
-            return end
+            return end, opened.reopening.is_set() and not interrupted
 
 
 @asynccontextmanager
@@ -435,8 +455,8 @@ async def _serve_web(opened: FoxcastApp) -> AsyncIterator[None]:
     )
     token = None if section.token_file is None else read_api_token(section.token_file)
     host, port = section.address
-    async with serve_app(create_web_app(state, token=token), host, port) as listening:
-        log.info("health and metrics", address=f"http://{host}:{listening}/healthz")
+    async with serve_app(create_web_app(state, token=token, hosts=section.hosts), host, port) as listening:
+        log.info("dashboard, health and metrics", address=f"http://{host}:{listening}/")
         yield
 
 

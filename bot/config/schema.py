@@ -157,6 +157,30 @@ class PolicySection(ConfigSection):
     """Withdraw a submitted forecast that has been stale for `min_gap_h` hours and was not renewed."""
 
 
+class PairsSection(ConfigSection):
+    """How questions of different venues that ask the same are found and used.
+
+    No model is asked unless one plays the role ``matcher``. Prices of pairs inform forecasts; nothing is ever traded or
+    netted because of them.
+    """
+
+    enabled: bool = True
+    """Look for pairs where several venues are in use."""
+
+    use: Literal["confirmed", "judged", "matched"] = "confirmed"
+    """Whose prices forecasters get: pairs that a person confirmed; `judged`: also those that the model of the role
+    `matcher` calls the same; `matched`: also those that are the same by all checks of their titles and dates."""
+
+    every_s: Seconds = 900.0
+    """Seconds between passes that match questions and compare the prices of pairs."""
+
+    questions: int = Field(default=2000, ge=10, le=20_000)
+    """Open questions of each venue that are compared, soonest close first."""
+
+    judged_per_pass: int = Field(default=10, ge=0, le=1000)
+    """Pairs that the model of the role `matcher` judges in one pass."""
+
+
 class CalibrationMode(StrEnum):
     """How forecasts are corrected: not at all, or by calibrators that passed the calibration gate."""
 
@@ -447,6 +471,9 @@ class Config(ConfigSection):
 
     calibration: CalibrationSection = CalibrationSection()
     """Whether forecasts are corrected by outcomes."""
+
+    pairs: PairsSection = PairsSection()
+    """How questions of different venues that ask the same are found and used."""
 
     venues: dict[ConfigName, VenueTable] = Field(default_factory=dict)
     """One table for each venue to be used."""

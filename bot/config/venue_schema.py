@@ -308,6 +308,9 @@ class VenueTable(PluginTable):
     account: str = Field(default="default", min_length=1, max_length=100)
     """A name that distinguishes the submissions of several accounts at one venue."""
 
+    hand_trading: bool = False
+    """A person trades on the same account; unset: what the account did and Foxcast did not do stops the venue."""
+
     comment: bool = False
     """Post a comment with each forecast, if the venue accepts comments."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bot.core.outcomes import ContestStanding, Outcome, Resolution
     from bot.core.questions import Question, QuestionRef, Quote
     from bot.core.research import FetchedPage, Passage, SearchResult, SourcePolicy, TimeSeries
-    from bot.core.submissions import SealedRequest, SubmissionBatch, WriteReceipt
+    from bot.core.submissions import ListedWrite, SealedRequest, SubmissionBatch, WriteReceipt
     from bot.core.values import Json
     from bot.core.venue_http import HttpRequest, HttpResponse
 
@@ -182,6 +182,15 @@ class SealingSubmitter(VenueSubmitter, Protocol):
         An intent without a request is refused without contacting the venue; raises RequestRejectedError if all intents
         are refused.
         """
+        ...
+
+
+@runtime_checkable
+class WriteListingSubmitter(VenueSubmitter, Protocol):
+    """A submitter of a venue that lists what its account wrote, whichever program or person wrote it."""
+
+    async def list_writes(self, since: datetime) -> Sequence[ListedWrite]:
+        """Return the writes of the account since a moment; raises the errors of reading if any may be missing."""
         ...
 
 

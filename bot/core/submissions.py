@@ -139,6 +139,19 @@ class WriteReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedWrite:
+    """A write of the account as the venue lists it, whichever program or person made it.
+
+    ``reference`` is its id there, as in the receipt or the tag of a write of our own; ``text`` describes it.
+    """
+
+    reference: str
+    contract: str
+    at: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendDecision:
     """Submission is allowed: to the venue, or in paper mode to the paper book.
 

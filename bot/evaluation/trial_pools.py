@@ -71,11 +71,11 @@ def pool_trials(table: TrialTable, random: RandomStreams) -> ReportTable | None:
         most = max((len(row.trials) for row in found.values()), default=0)
         if most < 2:
             continue
-        events, trials = [*found], _trial_array([row.trials for row in found.values()], most)
+        events, trials = [*found], trial_array([row.trials for row in found.values()], most)
         prior = np.array([np.nan if row.price is None else row.price for row in found.values()])
         scorer = IndexScorer.of_events(table, events)
         for count in range(1, most + 1):
-            drawn = _draw_trials(trials, count, random.stream(f"pool {name} {count}"))
+            drawn = draw_trials(trials, count, random.stream(f"pool {name} {count}"))
             for pool, combine in POOLS.items():
                 indices = [scorer.indices(combine(one, prior)) for one in drawn]
                 rows.append({"method": name, "pool": pool, "trials": count, **_spread_over_draws(indices)})
@@ -104,7 +104,7 @@ def pool_trials(table: TrialTable, random: RandomStreams) -> ReportTable | None:
     )
 
 
-def _trial_array(trials: Sequence[Sequence[float]], most: int) -> FloatArray:
+def trial_array(trials: Sequence[Sequence[float]], most: int) -> FloatArray:
     """Return trials as (most, events), NaN where an event has fewer."""
     found = np.full((most, len(trials)), np.nan)
     for column, values in enumerate(trials):
@@ -112,7 +112,7 @@ def _trial_array(trials: Sequence[Sequence[float]], most: int) -> FloatArray:
     return found
 
 
-def _draw_trials(trials: FloatArray, count: int, rng: np.random.Generator) -> list[FloatArray]:
+def draw_trials(trials: FloatArray, count: int, rng: np.random.Generator) -> list[FloatArray]:
     """Return draws of ``count`` trials of each event without replacement; one draw where all are used."""
     if count == len(trials):
         return [trials]

@@ -22,6 +22,7 @@ from bot.stats.bootstrap import (
 )
 from bot.stats.calibration import equal_width_bins
 from bot.stats.comparison import adjust_scores, build_brier_table, decompose_variance, fit_difficulty
+from bot.stats.ranking import rank_forecasts
 from bot.stats.scores import (
     binary_baseline_scores,
     brier_scores,
@@ -34,7 +35,7 @@ from bot.stats.scores import (
 MEAN_INDEX = "mean"
 # Platforms accept no probability closer to 0 or 1 than this, and logarithmic scores count it as such.
 LEAST_MASS = 0.001
-HALF_BRIER = 0.25
+HALF, HALF_BRIER = 0.5, 0.25
 # The most methods of which every pair is compared in a report.
 MAX_PAIRED_METHODS = 15
 
@@ -388,6 +389,70 @@ def reliability_table(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]
         ),
         rows=rows,
     )
+
+
+def rank_methods(table: TrialTable) -> ReportTable:
+    """Return how well each method separates yes from no: against outcomes, and against the side of the crowd.
+
+    Where events have a price, the crowd itself has a row for them, once for each set of events.
+    """
+    rows: list[dict[str, ReportCell]] = []
+    priced_sets: set[frozenset[EventKey]] = set()
+    for name, answers in table.by_method.items():
+        events = [e for e in answers if e in table.resolved and table.resolved[e].outcome in {0.0, 1.0}]
+        if not events:
+            continue
+        forecasts = {event: answers[event].forecast for event in events}
+        rows.append({"method": name, **_ranking_cells(table, forecasts)})
+        prices = {event: table.prices[event] for event in events if event in table.prices}
+        if prices and len(prices) < len(events):
+            own = {event: forecasts[event] for event in prices}
+            rows.append({"method": f"{name}, with a price", **_ranking_cells(table, own)})
+        if prices and frozenset(prices) not in priced_sets:
+            priced_sets.add(frozenset(prices))
+            rows.append({"method": f"crowd, events of {name}", **_ranking_cells(table, prices)})
+    return ReportTable(
+        key="ranking",
+        title="How well answers separate yes from no",
+        columns=(
+            ReportColumn("method", "method"),
+            ReportColumn("events", "events"),
+            ReportColumn("accuracy", "accuracy", 3),
+            ReportColumn("absolute_error", "absolute error", 3),
+            ReportColumn("auc", "AUC", 3),
+            ReportColumn("precision", "average precision", 3),
+            ReportColumn("auc_crowd", "AUC, crowd's side", 3),
+            ReportColumn("precision_crowd", "average precision, crowd's side", 3),
+        ),
+        rows=rows,
+        notes=(
+            (
+                "Accuracy is the share on the outcome's side of one half; average precision is the area under the "
+                "curve of precision over recall. The crowd's side is yes where its price is above one half. None of "
+                "these rewards calibration, which the Brier score does."
+            ),
+        ),
+    )
+
+
+def _ranking_cells(table: TrialTable, forecasts: Mapping[EventKey, float]) -> dict[str, ReportCell]:
+    outcomes = [table.resolved[event].outcome or 0.0 for event in forecasts]
+    found = rank_forecasts([*forecasts.values()], outcomes)
+    priced = [event for event in forecasts if event in table.prices and table.prices[event] != HALF]
+    crowd = (
+        rank_forecasts([forecasts[one] for one in priced], [float(table.prices[one] > HALF) for one in priced])
+        if priced
+        else None
+    )
+    return {
+        "events": len(forecasts),
+        "accuracy": found.accuracy,
+        "absolute_error": found.absolute_error,
+        "auc": found.auc,
+        "precision": found.precision,
+        "auc_crowd": None if crowd is None else crowd.auc,
+        "precision_crowd": None if crowd is None else crowd.precision,
+    }
 
 
 def decompose_methods(table: TrialTable) -> ReportTable | None:

@@ -12,6 +12,8 @@ from bot.core.values import Json
 from bot.store.serialization import PREDICTIONS
 
 PEER_FORECASTS = "peer_forecasts"
+# Among the names that ``peer_forecasts`` is given: the price of the same question at other venues.
+ELSEWHERE_MEMBER = "elsewhere"
 
 
 def read_predictions(plain: Json) -> Mapping[str, Prediction]:
@@ -114,6 +116,23 @@ def blend_predictions(predictions: Sequence[Prediction], weights: Sequence[float
             return BinaryPrediction(
                 float(sigmoid(sum(weight * value for weight, value in zip(weights, logits, strict=True))))
             )
+
+
+def pool_prices(prices: Sequence[Prediction]) -> Prediction:
+    """Return the mean of the prices of one target in log odds; raises ValueError for no price."""
+    return blend_predictions(prices, [1.0 / len(prices)] * len(prices) if prices else [])
+
+
+def summarize_prediction(prediction: Prediction) -> str:
+    """Return a prediction in a few words; a distribution is only named, since its grid is not available here."""
+    match prediction:
+        case BinaryPrediction(probability=probability):
+            return f"{probability:.3f}"
+        case ChoicePrediction(probabilities=probabilities):
+            likely = sorted(probabilities.items(), key=lambda item: -item[1])[:3]
+            return ", ".join(f"{option} {probability:.3f}" for option, probability in likely)
+        case _:
+            return "a distribution"
 
 
 def _crowd_prior(question: Question) -> TrialPrior | None:

@@ -100,7 +100,8 @@ class ConfiguredForecaster:
 
     ``uses_models``: it asks models. ``clairvoyant``: it works without guards against knowing the future. ``settings``
     are its settings without secrets, and ``variant_of`` is the forecaster that it is a variant of: both are only
-    recorded. ``members`` are the forecasters that it builds on, which forecast before it.
+    recorded. ``members`` are the forecasters that it builds on, which forecast before it; one that ``may_have_members``
+    reads answers of others that are no forecasters, too.
     """
 
     name: str
@@ -115,6 +116,12 @@ class ConfiguredForecaster:
     settings: Mapping[str, Json] = field(default_factory=dict)
     variant_of: str | None = None
     members: tuple[str, ...] = ()
+    may_have_members: bool = False
+
+    @property
+    def reads_others(self) -> bool:
+        """Whether its trials read the answers of others."""
+        return self.may_have_members or bool(self.members)
 
     @property
     def setup(self) -> ForecasterSetup:
@@ -245,7 +252,7 @@ class ForecastRun:
             self.context.resources
             if self.forecaster.uses_models
             else self.context.peer_resources
-            if self.forecaster.members
+            if self.forecaster.reads_others
             else None
         )
         if factory is None:

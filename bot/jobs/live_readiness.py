@@ -1,12 +1,11 @@
 """What a live venue needs before anything is sent.
 
-Credentials, settled writes, a correct clock, an intact database and audit.
+Credentials, settled writes, no writes of others on the account, a correct clock, an intact database and audit.
 """
 
 import asyncio
-import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +19,6 @@ from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.execution.gate.readiness import LiveReadiness, clock_fault, unsettled_fault
 from bot.jobs.ledger_maintenance import BROKEN_AUDIT_REMEDY, verify_audit
 from bot.store.audit_log import AuditHead
-from bot.store.event_log import JobRunRow
 from bot.store.integrity_checks import run_quick_check
 from bot.store.ledger import Ledger
 
@@ -31,9 +29,9 @@ CredentialCheck = Callable[[], Awaitable[Sequence[str]]]
 # Returns by how many seconds this clock is ahead of the venues' clocks; None where none has answered yet.
 ClockSkewReader = Callable[[], float | None]
 
-READINESS_JOB = "ready"
-# The format of the line that the job returns.
-_FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|clock|database|audit): ")
+# Halts a venue whose account was written to by others; returns why that cannot be known, or "".
+OwnWritesCheck = Callable[[str], Awaitable[str]]
+
 _LOST_STATES = (IntentState.SENDING, IntentState.UNKNOWN)
 _UNSETTLED_STATES = (*_LOST_STATES, IntentState.IN_DOUBT)
 
@@ -54,6 +52,7 @@ class ReadinessContext:
     started_at: datetime
     credentials: Mapping[str, CredentialCheck] = field(default_factory=dict)
     credential_refusal: Callable[[str], str] = lambda _: ""
+    check_own_writes: OwnWritesCheck | None = None
 
 
 async def check_readiness(job: ReadinessContext) -> str:
@@ -68,6 +67,7 @@ async def check_readiness(job: ReadinessContext) -> str:
     for venue in live:
         await _check_credentials(job, venue)
     await count_unsettled_writes(job)
+    await check_accounts(job)
     job.readiness.clock = _clock_problem(job, live)
     if job.readiness.database:
         job.readiness.database = await _database_problem(job.path)
@@ -77,11 +77,19 @@ async def check_readiness(job: ReadinessContext) -> str:
 
 
 async def refresh_readiness(job: ReadinessContext) -> None:
-    """Count the unknown writes, which change with each write; check everything where a person changed something."""
+    """Check what changes with each write; check everything where a person changed something."""
     if job.readiness.is_outdated:
         await check_readiness(job)
     else:
         await count_unsettled_writes(job)
+        await check_accounts(job)
+
+
+async def check_accounts(job: ReadinessContext) -> None:
+    """Compare what each live venue lists with what was sent."""
+    for venue, policy in job.execution_policies.items():
+        if policy.is_live:
+            job.readiness.own_writes[venue] = "" if job.check_own_writes is None else await job.check_own_writes(venue)
 
 
 async def _check_credentials(job: ReadinessContext, venue: str) -> None:
@@ -157,17 +165,3 @@ async def _database_problem(path: Path) -> str:
     except StoreError as error:
         return str(error)
     return "" if health.sound else f"{path.name} is damaged; restore a backup: foxcast db restore"
-
-
-def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """Return the faults that the job found at each venue, by requirement; {} for a venue without faults."""
-    if run is None or not run.ok:
-        return {}
-    names = "|".join(re.escape(name) for name in sorted(venues, key=len, reverse=True))
-    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
-    return {name: dict(_split_faults(report)) for name, report in zip(text[::2], text[1::2], strict=True)}
-
-
-def _split_faults(report: str) -> Iterator[tuple[str, str]]:
-    _, *found = _FAULT_PATTERN.split(report)
-    yield from zip(found[::2], found[1::2], strict=True)

@@ -6,7 +6,7 @@ registered and called separately. The members of a forecaster are also found her
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -17,7 +17,7 @@ from bot.config.loader import check_plugin_names, describe_place
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.config.trust import plugin_files_objection
-from bot.core.errors import ConfigError, NotFoundError, PluginError
+from bot.core.errors import ConfigError, FoxcastError, NotFoundError, PluginError
 from bot.core.plain_text import suggest_names
 from bot.core.plugin_specs import (
     API_VERSION,
@@ -104,6 +104,10 @@ class SpecCollection(Generic[T]):
         """Return the plugin that the spec comes from; raises NotFoundError with the nearest names."""
         return self._offer(name).plugin
 
+    def without(self, names: Collection[str]) -> "SpecCollection[T]":
+        """Return the collection without these names."""
+        return SpecCollection(self._kind, [offer for name, offer in self._offers.items() if name not in names])
+
     def _offer(self, name: str) -> OfferedSpec[T]:
         if name not in self._offers:
             message = f"no enabled plugin offers a {_kind_name(self._kind)} {name}; {suggest_names(name, self._offers)}"
@@ -138,6 +142,14 @@ class Registry:
             PluginTableName.NOTIFIERS: self.notifiers,
         }
         return collections[table]
+
+    def without_forecasters(self, errors: Mapping[str, FoxcastError]) -> "Registry":
+        """Return the registry without forecasters that cannot be opened, as if their plugins were broken."""
+        broken = [
+            BrokenPlugin(plugin=self.forecasters.plugin_of(name), error=PluginError(str(error)))
+            for name, error in errors.items()
+        ]
+        return replace(self, forecasters=self.forecasters.without(errors), broken=(*self.broken, *broken))
 
 
 def load_registry(config: Config) -> Registry:

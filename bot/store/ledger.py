@@ -30,9 +30,10 @@ from bot.store.migrations import apply_migrations, migration_checksums, require_
 from bot.store.model_calls import ModelCallStore, ModelPerformanceStore
 from bot.store.permissions import PermissionStore
 from bot.store.question_history import QuestionHistoryReader
+from bot.store.question_pairs import QuestionPairStore
 from bot.store.questions import QuestionStore, ResolutionStore
 from bot.store.rate_usage import LedgerRateUsageStore
-from bot.store.restore import finish_restore, lost_ledger_reason
+from bot.store.restore import finish_restore, lost_ledger_reason, read_restore_mark
 from bot.store.schedule import ScheduleStore
 from bot.store.schema import MIGRATIONS
 from bot.store.scores import ScoreStore
@@ -40,6 +41,7 @@ from bot.store.submissions import SubmissionStore
 from bot.store.trials import RecordingStore
 from bot.store.venue_scores import VenueScoreStore
 
+LAB_FOLDER = "lab"
 LEDGER_FILE = "ledger.sqlite"
 BALLAST_FILE = "ballast"
 
@@ -68,6 +70,7 @@ class Ledger:
     readings: AccountReadingStore
     profits: ProfitStore
     question_history: QuestionHistoryReader
+    question_pairs: QuestionPairStore
 
 
 @asynccontextmanager
@@ -95,7 +98,9 @@ async def open_ledger_read_only(path: Path) -> AsyncIterator[Ledger]:
     async with ReaderPool(path, attached=evidence if evidence.exists() else None) as readers:
         await readers.run(_require_current_schema)
         if not evidence.exists():
-            message = f"{evidence} is missing; put it back, or make an empty one with: foxcast run --once"
+            message = (
+                f"{evidence} is missing; put it back, or have it made of its copy, if there is one: foxcast run --once"
+            )
             raise StoreError(message)
         yield _build_ledger(ReadOnlyWriter(), readers)
 
@@ -144,7 +149,7 @@ def _prepare_file(path: Path, now: datetime) -> None:
             message = f"{path} is damaged ({health.problems[0].examples[0]}); restore a backup: foxcast db restore"
             raise StoreError(message)
     apply_migrations(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
-    if evidence_path(path).exists():
+    if evidence_path(path).exists() and read_restore_mark(path) is None:
         apply_migrations(evidence_path(path), EVIDENCE_MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
     else:
         recover_evidence(path, at=now)
@@ -182,4 +187,5 @@ def _build_ledger(writer: LedgerWriter, readers: TransactionRunner) -> Ledger:
         readings=AccountReadingStore(writer, readers),
         profits=ProfitStore(writer, readers),
         question_history=QuestionHistoryReader(readers),
+        question_pairs=QuestionPairStore(writer, readers),
     )

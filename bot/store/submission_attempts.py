@@ -1,5 +1,6 @@
 """Attempts to submit intents: the request, recorded before it is sent, the answer, and the fills."""
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,15 @@ from sqlite_utils import Database
 from bot.core.errors import MalformedDataError, StoreError
 from bot.core.ids import derive_id, sha256_hex
 from bot.core.orders import Fill
-from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState, SealedRequest, WriteReceipt
+from bot.core.submissions import (
+    ExecutionMode,
+    Intent,
+    IntentAction,
+    IntentState,
+    ListedWrite,
+    SealedRequest,
+    WriteReceipt,
+)
 from bot.store import documents, intents
 from bot.store.cap_usage import LAST_MANUAL_RESUME
 from bot.store.intents import SELECT_INTENT, IntentRow
@@ -68,6 +77,21 @@ from (
   join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
   where i.venue = :venue and i.mode <> 'paper' and i.state in ('sending', 'unknown', 'in doubt')
     and a.started_at > {LAST_MANUAL_RESUME})
+"""  # noqa: S608 - made of constants
+# What the venue lists and no attempt of the account knows, except on contracts where a write has no known outcome yet.
+_FOREIGN_WRITES = """
+select w.value ->> 'reference' from json_each(:writes) w
+where not exists (select 1 from attempt a join intent i on i.id = a.intent
+                  where a.reference = w.value ->> 'reference' and a.reference <> '' and i.venue = :venue)
+  and not exists (select 1 from attempt a join intent i on i.id = a.intent
+                  where a.tag = w.value ->> 'reference' and a.tag <> '' and i.venue = :venue)
+  and not exists (select 1 from intent i
+                  where i.state in ('sending', 'unknown', 'in doubt') and i.venue = :venue
+                    and i.order_body ->> 'contract' = w.value ->> 'contract')
+"""
+# When a person last looked at the account of the venue: resumed it, or restored the ledger.
+_LAST_LOOK = f"""
+select max({LAST_MANUAL_RESUME}, coalesce((select at from event where kind = 'restored' order by id desc limit 1), ''))
 """  # noqa: S608 - made of constants
 # Acknowledged orders that may still be filled: they were not read back since their fence.
 SELECT_RESTING_ORDERS = f"""
@@ -248,6 +272,23 @@ def count_unsettled_writes(database: Database, venue: str, now: datetime) -> Uns
         _COUNT_UNSETTLED, {"venue": venue, "now": format_timestamp(now)}
     ).fetchone()
     return UnsettledWrites(blocking=int(blocking), unread=int(unread), lost=int(lost))
+
+
+def find_foreign_writes(database: Database, venue: str, listed: Sequence[ListedWrite]) -> list[ListedWrite]:
+    """Return the listed writes that this ledger did not make, oldest first.
+
+    A write on a contract where an own write has no known outcome may be that one, so it is left out until then.
+    """
+    writes = json.dumps([{"reference": one.reference, "contract": one.contract} for one in listed])
+    rows = database.execute(_FOREIGN_WRITES, {"writes": writes, "venue": venue})
+    foreign = {reference for (reference,) in rows}
+    return sorted((one for one in listed if one.reference in foreign), key=lambda one: one.at)
+
+
+def read_last_look(database: Database, venue: str, now: datetime) -> datetime | None:
+    """Return when a person last resumed the venue or restored the ledger, so knew what the account had done."""
+    (at,) = database.execute(_LAST_LOOK, {"venue": venue, "now": format_timestamp(now)}).fetchone()
+    return parse_timestamp(at or None)
 
 
 def is_valid_fill(one: Fill) -> bool:

@@ -20,6 +20,7 @@ from bot.core.submissions import (
     Intent,
     IntentAction,
     IntentState,
+    ListedWrite,
     SealedRequest,
     WriteReceipt,
 )
@@ -146,6 +147,14 @@ class SubmissionStore:
     async def count_unsettled(self, venue: str, *, now: datetime) -> UnsettledWrites:
         """Count the live writes at a venue with an unknown outcome since a person last resumed it."""
         return await self.readers.run(lambda database: submission_attempts.count_unsettled_writes(database, venue, now))
+
+    async def foreign_writes(self, venue: str, listed: Sequence[ListedWrite]) -> list[ListedWrite]:
+        """Return what the venue lists and this ledger did not write, oldest first; writes that may be ours are not."""
+        return await self.readers.run(lambda database: submission_attempts.find_foreign_writes(database, venue, listed))
+
+    async def last_look(self, venue: str, *, now: datetime) -> datetime | None:
+        """Return when a person last knew what the account had done: resumed the venue, or restored the ledger."""
+        return await self.readers.run(lambda database: submission_attempts.read_last_look(database, venue, now))
 
     async def attempts(self, intent_ids: Sequence[str]) -> list[AttemptRow]:
         """Return the attempts of the intents with their requests, newest first."""

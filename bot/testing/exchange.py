@@ -15,7 +15,7 @@ from bot.core.interfaces import Clock
 from bot.core.orders import Account, ContractSide, Fill, OpenOrder, Order, OrderSide, Position, UnpaidOutcome
 from bot.core.outcomes import BinaryOutcome, Outcome
 from bot.core.questions import Question, QuestionRef
-from bot.core.submissions import Intent, IntentState, SealedRequest, SubmissionBatch, WriteReceipt
+from bot.core.submissions import Intent, IntentState, ListedWrite, SealedRequest, SubmissionBatch, WriteReceipt
 
 MS_PER_SECOND = 1000
 
@@ -127,6 +127,14 @@ class FakeExchange:
             if placed.at <= seen
         ]
         return [_order_receipt(intent.id, tags.get(intent.id, set()), visible) for intent in batch.intents]
+
+    async def list_writes(self, since: datetime) -> Sequence[ListedWrite]:
+        self._arrive_late()
+        return [
+            ListedWrite(reference=one.tag, contract=one.order.contract, at=one.at, text="an order")
+            for one in self.placed_orders
+            if one.at >= since
+        ]
 
     async def account(self) -> Account:
         self._arrive_late()

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from bot.core.errors import RequestRejectedError
-from bot.core.interfaces import SealingSubmitter, TradingSubmitter, VenueSubmitter
+from bot.core.interfaces import SealingSubmitter, TradingSubmitter, VenueSubmitter, WriteListingSubmitter
 from bot.core.orders import Account, ContractSide, Fill, OpenOrder, Order, OrderSide, Position, UnpaidOutcome
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome
 from bot.core.plugin_specs import VenueSpec
@@ -134,6 +134,23 @@ class SealingSubmitterContract:
         assert _receipt_states(sealed, await setup.sealer.submit(sealed)) == {IntentState.ACKED}
         assert setup.count_effects() == len(sealed.intents)
         assert _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed)) == {IntentState.ACKED}
+
+    async def test_the_list_of_writes_names_what_was_written_as_the_ledger_does(self, setup: SubmitterSetup) -> None:
+        if not isinstance(setup.sealer, WriteListingSubmitter):
+            return
+        since = setup.now()
+        sealed = await _seal_batch(setup.sealer, setup.batch)
+        receipts = await setup.sealer.submit(sealed)
+        await setup.advance_time(1.0)
+        reopened = await setup.reopen()
+        assert isinstance(reopened, WriteListingSubmitter)
+        listed = await reopened.list_writes(since)
+        known = {receipt.reference for receipt in receipts} | {one.tag for one in sealed.sealed}
+        assert {one.reference for one in listed} <= known
+        assert len(listed) == len(sealed.intents)
+        contracts = {one.order.contract for one in sealed.intents if one.order is not None}
+        assert {one.contract for one in listed} == contracts
+        assert all(since <= one.at <= setup.now() for one in listed)
 
     async def test_it_is_found_among_the_requests_of_earlier_attempts(self, setup: SubmitterSetup) -> None:
         earlier = await _seal_batch(setup.sealer, setup.batch)

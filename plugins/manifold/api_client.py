@@ -131,15 +131,18 @@ class ManifoldClient:
         """Return the open limit orders of one user, as they are now; expired ones may be among them."""
         return await self._list_bets({"userId": user_id, "contractId": market_id, "kinds": "open-limit"})
 
-    async def bets_since(self, user_id: str, market_id: str, since_ms: int) -> list[JsonRecord]:
-        """Return the bets of one user on one market from that moment on, oldest first, as they are now.
+    async def bets_since(self, user_id: str, market_id: str | None, since_ms: int) -> list[JsonRecord]:
+        """Return the bets of one user on one market (None: on all) from that moment on, oldest first, as they are now.
 
-        Raises MalformedDataError if a row is invalid: a missing bet would then prove nothing.
+        Raises MalformedDataError if a row is invalid, or if there are more: a missing bet would then prove nothing.
         """
         # A little earlier each time, so that no cache has the response.
         after = since_ms - self.stamp_ms() % _CACHE_SPREAD_MS
         query: QueryParameters = {"userId": user_id, "contractId": market_id, "afterTime": after, "order": "asc"}
         rows = _require_list(await self.get("bets", {**query, "limit": MAX_ROWS}), "bets")
+        if len(rows) >= MAX_ROWS:
+            message = f"bets: there are more than the {MAX_ROWS} rows of one response"
+            raise MalformedDataError(message)
         if odd := [row for row in rows if not isinstance(row, Mapping) or not isinstance(row.get("id"), str)]:
             message = f"bets: {len(odd)} of {len(rows)} rows are not bets"
             raise MalformedDataError(message)

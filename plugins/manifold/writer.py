@@ -28,6 +28,7 @@ from bot.api import (
     Intent,
     IntentAction,
     IntentState,
+    ListedWrite,
     MalformedDataError,
     NotFoundError,
     Order,
@@ -56,9 +57,9 @@ from bot.api import (
 )
 from plugins.manifold.account import ManifoldAccountReader
 from plugins.manifold.api_client import ManifoldClient, auth_headers
-from plugins.manifold.api_records import ManifoldBetRecord, parse_record, record_name
+from plugins.manifold.api_records import ManifoldBetRecord, from_milliseconds, parse_record, record_name
 from plugins.manifold.market_parser import is_cash_market, market_objection, parse_market
-from plugins.manifold.market_state import read_market_state, split_contract
+from plugins.manifold.market_state import WHOLE_MARKET, contract_name, read_market_state, split_contract
 from plugins.manifold.paper_market import share_payout
 from plugins.manifold.sales import sale_price_objection
 from plugins.manifold.settings import ManifoldSettings
@@ -178,6 +179,13 @@ class ManifoldWriter:
     async def account(self) -> Account:
         """Return the account as it is now."""
         return await self._account_reader.read_account()
+
+    async def list_writes(self, since: datetime) -> Sequence[ListedWrite]:
+        """Return the bets and sales of the account; the venue's own redemptions of share pairs are not writes."""
+        since_ms = math.floor(since.timestamp() * 1000.0) - 1
+        rows = await self._client.bets_since(await self._account_reader.user_id(), None, since_ms)
+        bets = [parse_record(ManifoldBetRecord, row, record_name(row, "bet")) for row in rows]
+        return [_listed_bet(bet) for bet in bets if not bet.redemption]
 
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
         """Cancel orders (None: all resting ones); return those that the venue no longer lists as resting."""
@@ -401,6 +409,16 @@ def _acknowledged_receipt(intent: Intent, bet: ManifoldBetRecord) -> WriteReceip
     detail = f"{bet.amount:g} mana for {bet.shares:g} {bet.outcome}{still_resting}{now}"
     return WriteReceipt(
         intent=intent.id, state=IntentState.ACKED, reference=bet.id, detail=detail, fills=bet_fills(bet)
+    )
+
+
+def _listed_bet(bet: ManifoldBetRecord) -> ListedWrite:
+    action = "a sale" if bet.amount < 0.0 else "a bet"
+    return ListedWrite(
+        reference=bet.id,
+        contract=contract_name(bet.contract, bet.answer or WHOLE_MARKET),
+        at=from_milliseconds(bet.created),
+        text=f"{action} of {abs(bet.amount):g} mana on {bet.outcome} of market {bet.contract}",
     )
 
 

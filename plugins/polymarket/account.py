@@ -8,7 +8,7 @@ docs/facts/polymarket.md#orders, #data-api and #wallets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import structlog
@@ -18,6 +18,7 @@ from bot.api import (
     Clock,
     ContractSide,
     FoxcastError,
+    ListedWrite,
     MalformedDataError,
     OpenOrder,
     OrderSide,
@@ -27,7 +28,7 @@ from bot.api import (
 from plugins.polymarket.api_client import PolymarketClient
 from plugins.polymarket.exchange_session import ExchangeSession
 from plugins.polymarket.fees import TakerFees
-from plugins.polymarket.json_values import parse_decimal, parse_flag, parse_record, parse_text
+from plugins.polymarket.json_values import parse_decimal, parse_flag, parse_moment, parse_record, parse_text
 from plugins.polymarket.market_parser import PolymarketContract, parse_market, parse_v2_token
 from plugins.polymarket.order_books import PolymarketOrderBook
 from plugins.polymarket.order_terms import CURRENCY
@@ -118,6 +119,21 @@ class PolymarketAccountReader:
         wallet = self._settings.wallet
         rows = await self._session.read_rows("data/trades", {"maker_address": wallet, **query})
         return [part for row in rows for part in parse_matches(row, wallet)]
+
+    async def list_orders(self, since: datetime) -> list[ListedWrite]:
+        """Return the orders that were placed since a moment and rest, and those that were traded since then."""
+        found: dict[str, ListedWrite] = {}
+        # Orders first, so that matches between the two readings are among the trades.
+        for row in await self.open_orders():
+            at = parse_moment(row.get("created_at")) or self._clock.now()
+            if at >= since:
+                order, market = (parse_text(row.get(name)).lower() for name in ("id", "market"))
+                text = f"an order to {parse_text(row.get('side')).lower()} on market {market}"
+                found[order] = ListedWrite(reference=order, contract=market, at=at, text=text)
+        for part in await self.read_matches({"after": int(since.timestamp())}):
+            text = f"a trade to {part.side} {part.shares:f} shares of market {part.market}"
+            found.setdefault(part.order, ListedWrite(reference=part.order, contract=part.market, at=part.at, text=text))
+        return [*found.values()]
 
     async def fees(self, market: str) -> TakerFees:
         """Return the taker fees of a market."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -25,6 +25,7 @@ from bot.api import (
     IntentAction,
     IntentState,
     Json,
+    ListedWrite,
     NotFoundError,
     OrderSide,
     Outcome,
@@ -64,6 +65,7 @@ from plugins.polymarket.signer_client import SignerClient, create_signer
 from plugins.polymarket.write_requests import (
     CONFIRMED,
     FAILED,
+    UNAUTHORIZED,
     WRITE_DEADLINE_S,
     OrderMatch,
     build_unsigned_order,
@@ -144,6 +146,10 @@ class PolymarketWriter:
     async def account(self) -> Account:
         """Return the account as it is now."""
         return await self._account_reader.read_account()
+
+    async def list_writes(self, since: datetime) -> Sequence[ListedWrite]:
+        """Return the resting and the traded orders of the wallet; the venue forgets all others."""
+        return await self._account_reader.list_orders(since)
 
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
         """Cancel orders (None: all resting ones), even while halted; return those that no longer rest."""
@@ -238,7 +244,11 @@ class PolymarketWriter:
         verdict, reply = await send_once(
             self._write_client, request, write_verdict, max_bytes=MAX_RESPONSE_BYTES, deadline_s=WRITE_DEADLINE_S
         )
-        self._refusal.note_verdict(verdict, sealed)
+        if reply is not None and reply.status == UNAUTHORIZED:
+            # The venue may have replaced the derived secrets: they are derived again. The engine's guard counts.
+            self._session.forget_credentials()
+        else:
+            self._refusal.note_verdict(verdict, sealed)
         if verdict.state is IntentState.UNKNOWN:
             return await self._cancel_unknown(task, verdict.detail)
         if verdict.state is not IntentState.ACKED or reply is None:

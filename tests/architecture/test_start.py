@@ -10,16 +10,32 @@ from pytest_socket import SocketConnectBlockedError
 # Each takes between 0.1 s and several seconds to load; most commands need none of them.
 HEAVY = ("apscheduler", "httpx", "litellm", "numpy", "scipy", "sqlite_utils", "websockets")
 
-LOADED = "import sys, {module}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+LOADED = "import sys, {module}; print(*sorted(sys.modules))"
+# Commands that people and scripts run often: with half a second in all, their imports may take little of it.
+READING = ("status", "doctor", "orders", "portfolio", "costs", "questions", "show", "approvals", "audit")
+NOT_FOR_READING = {*HEAVY, "pandas", "matplotlib"} - {"sqlite_utils"}
 
 
-def _loaded_by(module: str) -> set[str]:
+def _loaded_by(module: str, *, whole: bool = False) -> set[str]:
+    """Return the packages that importing a module loads, or with ``whole`` the modules."""
     command = [sys.executable, "-c", LOADED.format(module=module)]
-    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return {name if whole else name.partition(".")[0] for name in names}
 
 
 def test_the_command_line_loads_nothing_heavy() -> None:
     assert _loaded_by("bot.cli.main") & set(HEAVY) == set()
+
+
+def test_commands_that_only_read_load_neither_the_daemon_nor_what_is_heavy() -> None:
+    loaded = _loaded_by(", ".join(f"bot.cli.{command}" for command in READING), whole=True)
+    assert {name.partition(".")[0] for name in loaded} & NOT_FOR_READING == set()
+    running = ("bot.app", "bot.jobs", "bot.llm.gateway", "bot.daemon", "bot.execution.outbox")
+    assert [name for name in loaded if name.startswith(running)] == []
+
+
+def test_sqlite_utils_hides_pandas_from_nobody_else() -> None:
+    assert "pandas" in _loaded_by("bot.store, pandas")
 
 
 def test_the_launcher_loads_nothing_of_the_program_before_it_is_called() -> None:

@@ -24,9 +24,9 @@ class ExecutionPolicy:
     """How one venue may be used: mode, submitting forecaster, account and limits.
 
     ``primary_forecaster`` submits, except for questions that match a table in ``choose``; nothing is submitted for
-    questions that ``exclude`` names. ``posts_comments``: the reasons of an accepted forecast are posted as a comment,
-    made from ``comment_template``. ``config_digest`` is that of the configuration that an arm record for it is bound
-    to.
+    questions that ``exclude`` names. ``hand_trading``: a person writes to the account too. ``posts_comments``: the
+    reasons of an accepted forecast are posted as a comment, made from ``comment_template``. ``config_digest`` is that
+    of the configuration that an arm record for it is bound to.
     """
 
     venue: str
@@ -37,6 +37,7 @@ class ExecutionPolicy:
     trading: TradingSection = field(default_factory=TradingSection)
     bankroll: BankrollSection = field(default_factory=BankrollSection)
     close_margin: timedelta = timedelta()
+    hand_trading: bool = False
     approval_lifetime: timedelta = timedelta(hours=12)
     posts_comments: bool = False
     comment_template: str = DEFAULT_COMMENT
@@ -80,6 +81,7 @@ def venue_policy(config: Config, venue: str, offered: OfferedSpecs) -> Execution
         bankroll=table.bankroll,
         close_margin=timedelta(seconds=table.close_margin_s),
         approval_lifetime=timedelta(hours=table.approval_h),
+        hand_trading=table.hand_trading,
         posts_comments=table.comment,
         comment_template=table.comment_template,
         config_digest=config_digest(config, venue, offered),

@@ -1,20 +1,25 @@
-"""What a live venue needs besides an arm record: credentials, settled writes, clock, database and audit.
+"""What a live venue needs besides an arm record: credentials, settled and own writes, clock, database and audit.
 
 Nothing counts as present before it was checked.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from bot.config.venue_schema import CapsSection
 from bot.store.audit_log import AuditHead
+from bot.store.event_log import JobRunRow
 
 NOT_CHECKED = "was not checked yet"
 # Orders and signatures carry times; venues refuse them if the clock is off by more, or worse, accept them.
 MAX_CLOCK_SKEW_S = 5.0
 # So many writes at a venue may be without a known outcome at one time, unless its caps say otherwise.
 MAX_UNSETTLED_WRITES = CapsSection().unknown_writes
+READINESS_JOB = "ready"
+# The format of the line that the job returns.
+_FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|account|clock|database|audit): ")
 _NO_ACCOUNTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -22,15 +27,16 @@ _NO_ACCOUNTS: Mapping[str, int] = MappingProxyType({})
 class LiveReadiness:
     """The findings of the readiness job.
 
-    ``credentials`` and ``reconciliation`` are by venue; "" is passed, a text is what is wrong. ``refused_credentials``
-    are the venues that refused them, or to which none could be sent. ``verified_audit_head``
-    is the head up to which the audit was verified, empty if none of it was. ``is_outdated``: everything is checked
-    again before the next decision.
+    ``credentials``, ``reconciliation`` and ``own_writes`` are by venue; "" is passed, a text is what is wrong.
+    ``refused_credentials`` are the venues that refused them, or to which none could be sent. ``verified_audit_head`` is
+    the head up to which the audit was verified, empty if none of it was. ``is_outdated``: everything is checked again
+    before the next decision.
     """
 
     credentials: dict[str, str] = field(default_factory=dict)
     refused_credentials: set[str] = field(default_factory=set)
     reconciliation: dict[str, str] = field(default_factory=dict)
+    own_writes: dict[str, str] = field(default_factory=dict)
     clock: str = NOT_CHECKED
     database: str = NOT_CHECKED
     audit: str = NOT_CHECKED
@@ -47,6 +53,7 @@ class LiveReadiness:
         found = {
             "credentials": self.credentials.get(venue, NOT_CHECKED),
             "reconciliation": self.reconciliation.get(venue, NOT_CHECKED),
+            "account": self.own_writes.get(venue, NOT_CHECKED),
             "clock": self.clock,
             "database": self.database,
             "audit": self.audit,
@@ -81,3 +88,17 @@ def unsettled_fault(
     if unknown > limit:
         return f"{unknown} submissions are without a known outcome; they are read back, see foxcast orders"
     return ""
+
+
+def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """Return the faults that the job found at each venue, by requirement; {} for a venue without faults."""
+    if run is None or not run.ok:
+        return {}
+    names = "|".join(re.escape(name) for name in sorted(venues, key=len, reverse=True))
+    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
+    return {name: dict(_split_faults(report)) for name, report in zip(text[::2], text[1::2], strict=True)}
+
+
+def _split_faults(report: str) -> Iterator[tuple[str, str]]:
+    _, *found = _FAULT_PATTERN.split(report)
+    yield from zip(found[::2], found[1::2], strict=True)

@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
-from bot.app.app import LAB_FOLDER
 from bot.core.errors import ConfigError, StateFolderLockedError, StoreError
 from bot.core.submissions import ExecutionMode
 from bot.execution.gate.kill_switch import STOP_FILE
 from bot.simulator.demo.configuration import CONFIG, LOG_FILE, REAL_CONFIG, REAL_STATE
 from bot.simulator.environment import BUCKET_FOLDER, ROUNDS_FOLDER, SECRETS
 from bot.store.database import instance_lock
+from bot.store.ledger import LAB_FOLDER
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,16 +12,20 @@ import pytest
 
 from bot.api import BinaryPrediction, ExecutionMode, Intent, IntentAction, IntentState, PaperBookContext
 from bot.core.interfaces import VenueSubmitter
-from bot.core.submissions import SendDecision
+from bot.core.submissions import SendDecision, SubmissionBatch
+from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.outbox.outbox import Outbox
+from bot.jobs.foreign_writes import FOREIGN_WRITES, ForeignWriteCheck
 from bot.simulator.faults import FaultDetails, RequestFault
 from bot.simulator.venues.manifold_state import FakeManifoldMarket
+from bot.store import permissions
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.submissions import BatchRow
 from plugins.manifold.market_state import to_milliseconds
 from plugins.manifold.paper_market import open_paper
 from plugins.manifold.settings import VENUE
+from tests.order_intents import make_intent
 from tests.plugins.manifold.fixture import ManifoldFixture, order_of
 from tests.recorded_forecasts import record_forecast
 
@@ -160,3 +164,91 @@ async def test_mf_x1_on_paper_nothing_is_posted(outbox_setup: OutboxSetup, tmp_p
 def test_mf_x1_a_dry_run_is_an_option_that_is_off(manifold: ManifoldFixture) -> None:
     assert not manifold.settings.dry_run
     assert not manifold.settings.comments
+
+
+def foreign_check(here: OutboxSetup, *, hand_trading: bool = False) -> ForeignWriteCheck:
+    policy = ExecutionPolicy(
+        venue=VENUE,
+        mode=ExecutionMode.LIVE,
+        primary_forecaster="solo",
+        account="default",
+        hand_trading=hand_trading,
+    )
+    return ForeignWriteCheck(
+        ledger=here.ledger,
+        clock=here.manifold.clock,
+        execution_policies={VENUE: policy},
+        submitters={VENUE: here.manifold.writer()},
+        since=here.manifold.clock.now(),
+    )
+
+
+async def halts(here: OutboxSetup) -> list[str]:
+    return [halt.why for halt in await here.ledger.permissions.read(permissions.list_active_halts)]
+
+
+async def bet_by_hand(here: OutboxSetup, name: str) -> None:
+    """A bet of the same account that the ledger knows nothing of."""
+    market = here.manifold.world.add_market(name)
+    question = await here.manifold.question(market)
+    intent = make_intent(question, order_of(market), name)
+    batch = SubmissionBatch(key=name, intents=(intent,), questions=(question,))
+    writer = here.manifold.writer()
+    sealed = replace(batch, sealed=tuple(await writer.seal_requests(batch)))
+    [receipt] = await writer.submit(sealed)
+    assert receipt.state is IntentState.ACKED
+
+
+async def test_a_bet_that_the_ledger_does_not_know_halts_the_venue_until_a_person_resumes(
+    outbox_setup: OutboxSetup,
+) -> None:
+    await bet_by_hand(outbox_setup, "Before the folder was made?")
+    outbox_setup.manifold.clock.advance_without_waking(60)
+    check = foreign_check(outbox_setup)
+    await outbox_setup.plan(outbox_setup.manifold.world.add_market(), "own")
+    await outbox_setup.outbox().flush()
+    assert await check.check_venue(VENUE) == ""
+    assert await halts(outbox_setup) == []
+
+    await bet_by_hand(outbox_setup, "By whom?")
+    outbox_setup.manifold.clock.advance_without_waking(60)
+    assert await foreign_check(outbox_setup, hand_trading=True).check_venue(VENUE) == ""
+    assert await halts(outbox_setup) == []
+    assert await check.check_venue(VENUE) == ""
+    [why] = await halts(outbox_setup)
+    assert why.startswith(f"{FOREIGN_WRITES}: a bet of ")
+    assert "hand_trading = true in [venues.manifold]" in why
+    assert await check.check_venue(VENUE) == ""
+    assert await halts(outbox_setup) == [why]
+
+    now = outbox_setup.manifold.clock.now()
+    await outbox_setup.ledger.permissions.write(
+        lambda database: permissions.resume_submissions(database, VENUE, by="ada", at=now)
+    )
+    assert await check.check_venue(VENUE) == ""
+    assert await halts(outbox_setup) == []
+
+
+async def test_an_own_bet_without_an_answer_is_not_taken_for_that_of_another(outbox_setup: OutboxSetup) -> None:
+    check = foreign_check(outbox_setup)
+    await outbox_setup.plan(outbox_setup.manifold.world.add_market(), "own")
+    outbox_setup.manifold.venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/v0/bet")
+    await outbox_setup.outbox().flush()
+    assert outbox_setup.bets() == 1
+    assert await check.check_venue(VENUE) == ""
+    assert await halts(outbox_setup) == []
+    await outbox_setup.manifold.clock.advance(UNTIL_PROOF_S)
+    await outbox_setup.outbox().reconcile()
+    assert await check.check_venue(VENUE) == ""
+    assert await halts(outbox_setup) == []
+
+
+async def test_a_list_that_cannot_be_read_is_told_and_nothing_is_concluded(outbox_setup: OutboxSetup) -> None:
+    check = foreign_check(outbox_setup)
+    await bet_by_hand(outbox_setup, "By whom?")
+    outbox_setup.manifold.clock.advance_without_waking(60)
+    outbox_setup.manifold.venue.faults.schedule(RequestFault.TRUNCATED, method="GET", path="/v0/bets")
+    assert (await check.check_venue(VENUE)).startswith("what it did cannot be read (")
+    assert await halts(outbox_setup) == []
+    assert await check.check_venue(VENUE) == ""
+    assert len(await halts(outbox_setup)) == 1

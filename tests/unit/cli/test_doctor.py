@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from bot.cli.doctor import run_checks
-from bot.cli.doctor_checks import CheckFinding, CheckVerdict
+from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.core.language_models import ModelPerformance
 from bot.store.database import instance_lock
 from bot.store.heartbeat import HEARTBEAT_FILE

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.cli.doctor import run_checks
-from bot.cli.doctor_checks import CheckFinding, CheckVerdict, LastRunState, check_readiness
+from bot.cli.doctor_checks import LastRunState, check_readiness
+from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.config.loader import load_config
 from bot.core.submissions import ExecutionMode, IntentState
-from bot.execution.gate.readiness import LiveReadiness
-from bot.jobs.live_readiness import readiness_faults
+from bot.execution.gate.readiness import LiveReadiness, readiness_faults
 from bot.plugin_system.registry import load_registry
 from bot.store.event_log import JobRunRow
 from bot.store.intents import IntentRow

@@ -35,6 +35,7 @@ def test_nothing_counts_as_ready_before_it_was_looked_at() -> None:
     assert LiveReadiness().missing_requirements(VENUE) == (
         "credentials: was not checked yet",
         "reconciliation: was not checked yet",
+        "account: was not checked yet",
         "clock: was not checked yet",
         "database: was not checked yet",
         "audit: was not checked yet",

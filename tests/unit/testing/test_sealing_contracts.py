@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +10,15 @@ import pytest
 from bot.core.orders import Account, ContractSide, Order, OrderSide, Position, UnpaidOutcome
 from bot.core.outcomes import Outcome
 from bot.core.predictions import BinaryPrediction
-from bot.core.submissions import Intent, IntentAction, IntentState, SealedRequest, SubmissionBatch, WriteReceipt
+from bot.core.submissions import (
+    Intent,
+    IntentAction,
+    IntentState,
+    ListedWrite,
+    SealedRequest,
+    SubmissionBatch,
+    WriteReceipt,
+)
 from bot.testing.clock import FakeClock
 from bot.testing.exchange import FakeExchange, WriteFailure
 from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterSetup, TradingSubmitterContract
@@ -118,6 +126,18 @@ class LastOnlyExchange(CorrectExchange):
         return await super().read_submissions(
             replace(batch, sealed=tuple({one.intent: one for one in batch.sealed}.values()))
         )
+
+
+class PrivatelyNumberedExchange(CorrectExchange):
+    """Lists its orders under ids that neither a receipt nor a request has."""
+
+    async def list_writes(self, since: datetime) -> Sequence[ListedWrite]:
+        return [replace(one, reference=f"#{one.reference}") for one in await super().list_writes(since)]
+
+
+class ForgetfulListExchange(CorrectExchange):
+    async def list_writes(self, since: datetime) -> Sequence[ListedWrite]:
+        return (await super().list_writes(since))[1:]
 
 
 class BoastingExchange(CorrectExchange):
@@ -304,6 +324,8 @@ SEALER_MUTANTS: list[tuple[str, type[CorrectExchange]]] = [
     ("what_was_acknowledged_is_found_by_its_request_after_a_restart", DenyingExchange),
     ("what_was_acknowledged_is_found_by_its_request_after_a_restart", LosingExchange),
     ("what_was_acknowledged_is_found_by_its_request_after_a_restart", ResealingExchange),
+    ("the_list_of_writes_names_what_was_written_as_the_ledger_does", PrivatelyNumberedExchange),
+    ("the_list_of_writes_names_what_was_written_as_the_ledger_does", ForgetfulListExchange),
     ("it_is_found_among_the_requests_of_earlier_attempts", LastOnlyExchange),
     ("a_lost_reply_is_a_doubt_that_reading_settles", TrustingExchange),
     ("a_lost_reply_is_a_doubt_that_reading_settles", DespairingExchange),
