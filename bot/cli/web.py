@@ -28,7 +28,7 @@ def web(
     *,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help=f"Address; default: [web] listen, else {DEFAULT_LISTEN}."),
+        typer.Option(metavar="HOST:PORT", help=f"Address; default: web.listen, else {DEFAULT_LISTEN}."),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
