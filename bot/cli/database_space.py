@@ -1,4 +1,4 @@
-"""`foxcast db size`, `db prune` and `db archive`: what the databases take on the disk, and how to make room."""
+"""`foxcast db size`, `db prune`, `db archive`, `db unarchive`: what the databases take, and how to make room."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from bot.evaluation.value_text import format_bytes
 from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
 from bot.store.database import instance_lock
 from bot.store.database_sizes import StateSize, measure_state
-from bot.store.evidence_copies import archive_evidence
+from bot.store.evidence_copies import archive_evidence, put_back_evidence
 from bot.store.evidence_packing import return_free_pages
 from bot.store.ledger import LEDGER_FILE, open_ledger, open_read_only, require_ledger, state_folder
 
@@ -126,6 +126,24 @@ def archive(
     else:
         told = f"{file}: the evidence of {count} forecasts, {format_bytes(file.stat().st_size)}, checked"
         stdout_console().print(f"{told}; delete it here with: foxcast db prune --older {older.days}d")
+
+
+def unarchive(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that db archive wrote.", exists=True)],
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Put the evidence of an archive back where it was deleted, so that its forecasts can be replayed and explained."""
+    config, now = load_command_config(ctx), SystemClock().now()
+    path = state_folder(config) / LEDGER_FILE
+    require_ledger(path)
+    with instance_lock(path.parent, started_at=now):
+        count = put_back_evidence(path, file)
+    if as_json:
+        print_json({"file": str(file), "forecasts": count})
+    else:
+        stdout_console().print(f"the evidence of {count} forecasts is back; delete it again with: foxcast db prune")
 
 
 def _require_old_enough(older: timedelta) -> None:

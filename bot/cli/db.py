@@ -11,7 +11,7 @@ import typer
 
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
-from bot.cli.database_space import JsonOption, archive, prune, size
+from bot.cli.database_space import JsonOption, archive, prune, size, unarchive
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
@@ -31,7 +31,9 @@ from bot.store.backups import (
     read_backup_content,
 )
 from bot.store.database import open_reader
+from bot.store.evidence import evidence_path
 from bot.store.evidence_checks import check_evidence
+from bot.store.evidence_copies import copy_back_evidence, count_copied_forecasts, find_evidence_copies
 from bot.store.integrity_checks import INVARIANTS, IntegrityProblem, IntegrityReport, run_full_check
 from bot.store.ledger import LEDGER_FILE, require_ledger, state_folder
 from bot.store.ledger_export import export_ledger
@@ -39,7 +41,7 @@ from bot.store.restore import restore_backup
 from bot.store.schema import MIGRATIONS
 
 app = typer.Typer(add_completion=False)
-SPACE_COMMANDS = [app.command()(command) for command in (size, prune, archive)]
+SPACE_COMMANDS = [app.command()(command) for command in (size, prune, archive, unarchive)]
 
 
 @app.callback()
@@ -106,6 +108,9 @@ def list_all(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     elif found:
         rows = [_backup_cells(one, generations, contents[one], now) for one, generations in found.items()]
         stdout_console().print(make_table(BACKUP_COLUMNS, rows))
+        for copy in find_evidence_copies(path):
+            held = f"{count_copied_forecasts(copy)} forecasts, {format_bytes(copy.stat().st_size)}"
+            stdout_console().print(f"evidence of {held}: {copy.name}")
     else:
         stdout_console().print(f"there is no backup in {path.parent / BACKUP_FOLDER}; make one with: foxcast db backup")
 
@@ -120,6 +125,7 @@ def restore(
     """Restore the ledger and paper books from a backup; the replaced files are kept."""
     path = _ledger_path(load_command_config(ctx))
     file = _find_backup(path, name)
+    had_evidence = evidence_path(path).exists()
     done = restore_backup(file, path, migrations=MIGRATIONS, at=SystemClock().now())
     console = stdout_console()
     console.print(f"{done.backup} is the ledger now")
@@ -127,6 +133,12 @@ def restore(
         console.print(f"restored paper books: {', '.join(done.books)}; the replaced ones are kept next to them")
     if done.replaced is not None:
         console.print(f"the replaced ledger is kept as {done.replaced}")
+    if had_evidence:
+        console.print("its evidence is what was there; forecasts that it lacks can no longer be replayed")
+    elif copy_back_evidence(path):
+        console.print("its evidence was missing, and is that of the copy; forecasts that it lacks cannot be replayed")
+    else:
+        console.print("its evidence is missing, and there is no copy: no forecast can be replayed")
     console.print("nothing is submitted until the next start has compared the ledger with the venues")
 
 

@@ -105,6 +105,11 @@ class ForecastView:
         with live:
             yield
 
+    @property
+    def moves(self) -> int:
+        """How many steps and ends of trials were shown."""
+        return sum(progress.number + (progress.end is not None) for progress in self._progress.values())
+
     def print_status(self, status: str) -> None:
         """Print what the forecast is waiting for."""
         if status != self._status:

@@ -5,6 +5,7 @@ import webbrowser
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from bot.cli.command_setup import load_command_config
 from bot.config.schema import Config
@@ -12,6 +13,7 @@ from bot.config.secrets import read_api_token
 from bot.config.web_schema import WebSection
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
+from bot.core.interfaces import Clock
 from bot.core.plain_text import replace_invisible
 from bot.store.ledger import open_read_only
 
@@ -26,14 +28,14 @@ def web(
     *,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help=f"Address; default: [web] listen, else {DEFAULT_LISTEN}."),
+        typer.Option(metavar="HOST:PORT", help=f"Address; default: web.listen, else {DEFAULT_LISTEN}."),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Show the dashboard in a browser, with the daemon or without it; it only reads."""
     config = load_command_config(ctx)
     section = _web_section(config, listen)
-    asyncio.run(_serve_dashboard(config, section, open_browser=open_browser))
+    asyncio.run(serve_dashboard(config, section, SystemClock(), open_browser=open_browser))
 
 
 def _web_section(config: Config, listen: str | None) -> WebSection:
@@ -41,13 +43,14 @@ def _web_section(config: Config, listen: str | None) -> WebSection:
     address = listen or config.web.listen or DEFAULT_LISTEN
     try:
         return WebSection.model_validate({**config.web.model_dump(), "listen": address})
-    except ValueError as error:
-        (fault, *_) = error.errors() if hasattr(error, "errors") else [{"msg": str(error)}]
-        message = f"--listen {address}: {fault['msg']}"
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        message = f"--listen {address}: {reason}"
         raise ConfigError(message) from error
 
 
-async def _serve_dashboard(config: Config, section: WebSection, *, open_browser: bool) -> None:
+async def serve_dashboard(config: Config, section: WebSection, clock: Clock, *, open_browser: bool = False) -> None:
+    """Serve the dashboard of a ledger, opened for reading, until a signal; raises NotFoundError without a ledger."""
     from bot.daemon.service import handle_signals
     from bot.daemon.web_server import serve_app
     from bot.web.app import create_web_app
@@ -58,7 +61,7 @@ async def _serve_dashboard(config: Config, section: WebSection, *, open_browser:
     stop = asyncio.Event()
     async with open_read_only(config) as records:
         state = WatchedState(
-            config=config, folder=records.folder, ledger=records.ledger, clock=SystemClock(), clock_skew=lambda: None
+            config=config, folder=records.folder, ledger=records.ledger, clock=clock, clock_skew=lambda: None
         )
         async with serve_app(create_web_app(state, token=token, hosts=section.hosts), host, port) as listening:
             name = f"[{host}]" if ":" in host else host

@@ -8,10 +8,11 @@ import lzma
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import structlog
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
@@ -19,10 +20,20 @@ from bot.core.ids import sha256_hex
 from bot.store.backups import BACKUP_FOLDER, copy_database, find_books
 from bot.store.connections import TransactionRunner
 from bot.store.database import create_incremental_file, open_reader, open_writer, open_writer_with, translate_errors
-from bot.store.evidence import EVIDENCE_MIGRATIONS, NO_SCOPE, bundle_contents, evidence_path, unpack_bundle
+from bot.store.evidence import (
+    EVIDENCE_MIGRATIONS,
+    NO_SCOPE,
+    TOGETHER,
+    bundle_contents,
+    evidence_path,
+    pack_bundle,
+    unpack_bundle,
+)
 from bot.store.evidence_packing import removable_forecasts
-from bot.store.migrations import apply_migrations
+from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
 from bot.store.serialization import format_timestamp
+
+log = structlog.get_logger(__name__)
 
 BUNDLES_PER_STEP = 20
 # What is compressed alone belongs to a forecast that is not finished; what belongs to no forecast stays so.
@@ -32,6 +43,13 @@ select id, scope, codec, packed from bundle where id > ? and (codec = 'lzma' or 
 _BUNDLES_OF_SCOPE = "select id, scope, codec, packed from bundle where scope = ? order by id"
 NO_LIMIT = -1
 _LAST_BUNDLE = "select coalesce(max(id), 0) from bundle"
+_INSERT_NEW_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
+_SCOPES = "select distinct scope from bundle where scope <> '' order by scope"
+_COUNT_SCOPES = "select count(distinct scope) from bundle where scope <> ''"
+_WAS_REMOVED = "select 1 from forecast where id = ? and evidence_removed_at is not null"
+_MARK_BACK = "update forecast set evidence_removed_at = null where id = ?"
+_NEWEST_BUNDLE = "select id, scope, codec, packed from bundle order by id desc limit 1"
+_FIND_BUNDLE = "select 1 from bundle where id = ? and scope = ? and codec = ? and packed = ?"
 _SELECT_DOCUMENT = "select digest, media_type, size, bundle, place, shared from evidence_document where digest = ?"
 _COPIES = {
     "select * from recording where scope = ?": "insert or replace into recording values (?, ?, ?, ?, ?, ?, ?)",
@@ -46,6 +64,18 @@ def evidence_copy_path(ledger: Path) -> Path:
     return ledger.parent / BACKUP_FOLDER / f"{evidence_path(ledger).stem}.copy"
 
 
+def find_evidence_copies(ledger: Path) -> list[Path]:
+    """Return the copies of the evidence: the one in use, and those that were put aside."""
+    current = evidence_copy_path(ledger)
+    return sorted(current.parent.glob(f"{current.stem}*{current.suffix}"))
+
+
+def count_copied_forecasts(copy: Path) -> int:
+    """Return of how many forecasts a copy holds evidence; raises StoreError."""
+    with translate_errors(copy), closing(open_reader(copy)) as database:
+        return int(database.execute(_COUNT_SCOPES).fetchone()[0])
+
+
 def find_databases(ledger: Path) -> tuple[Path, ...]:
     """Return the existing databases that make up a state: ledger, evidence with its copy, and books."""
     own = (ledger, evidence_path(ledger), evidence_copy_path(ledger), *find_books(ledger).values())
@@ -55,6 +85,7 @@ def find_databases(ledger: Path) -> tuple[Path, ...]:
 def copy_new_evidence(ledger: Path, *, at: datetime) -> int:
     """Add to the copy what it lacks of finished forecasts; return how many bundles. Raises StoreError for damage."""
     source, target = evidence_path(ledger), evidence_copy_path(ledger)
+    _keep_copy_of_other(source, target, at)
     _create_evidence_file(target, at)
     count = 0
     with translate_errors(target), closing(open_reader(source)) as reader, closing(open_writer(target)) as writer:
@@ -63,6 +94,22 @@ def copy_new_evidence(ledger: Path, *, at: datetime) -> int:
             _copy_bundles(reader, writer, bundles)
             count, last = count + len(bundles), bundles[-1][0]
     return count
+
+
+def _keep_copy_of_other(source: Path, target: Path, at: datetime) -> None:
+    """Put a copy aside that was not made of this evidence: older evidence was put back, or it began anew.
+
+    What is new would have numbers that the copy has already, so it would never be copied.
+    """
+    if not target.exists():
+        return
+    with translate_errors(target), closing(open_reader(source)) as reader, closing(open_reader(target)) as copy:
+        last = copy.execute(_NEWEST_BUNDLE).fetchone()
+        is_same = last is None or reader.execute(_FIND_BUNDLE, last).fetchone() is not None
+    if not is_same:
+        aside = target.with_name(f"{target.stem}-until-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}{target.suffix}")
+        target.replace(aside)
+        log.warning("the evidence is not the one that was copied; its old copy is kept", file=aside.name)
 
 
 async def archive_evidence(
@@ -82,6 +129,44 @@ def _archive(source: Path, target: Path, scopes: Sequence[str], at: datetime) ->
     with translate_errors(target), closing(open_reader(source)) as reader, closing(open_writer(target)) as writer:
         for scope in (NO_SCOPE, *scopes):
             _copy_bundles(reader, writer, reader.execute(_BUNDLES_OF_SCOPE, [scope]).fetchall(), scope)
+
+
+def put_back_evidence(ledger: Path, archive: Path) -> int:
+    """Put the evidence of an archive back where it was deleted; return for how many forecasts. Hold the instance lock.
+
+    Every document is checked on the way. Raises StoreError, also for a file that is no archive.
+    """
+    path = evidence_path(ledger)
+    with translate_errors(archive), closing(open_reader(archive)) as reader:
+        if not require_known_migrations(reader, migration_checksums(EVIDENCE_MIGRATIONS), EVIDENCE_MIGRATIONS):
+            message = f"{archive} is no archive; name a file that foxcast db archive wrote"
+            raise StoreError(message)
+        with translate_errors(path), closing(open_writer_with(path, ledger)) as writer:
+            scopes = [scope for (scope,) in reader.execute(_SCOPES) if writer.execute(_WAS_REMOVED, [scope]).fetchone()]
+            for scope in (NO_SCOPE, *scopes) if scopes else ():
+                _put_back_scope(reader, writer, scope)
+    return len(scopes)
+
+
+def _put_back_scope(reader: Database, writer: Database, scope: str) -> None:
+    with writer.atomic():
+        for bundle in reader.execute(_BUNDLES_OF_SCOPE, [scope]).fetchall():
+            _put_back_bundle(reader, writer, bundle)
+        _copy_rows(reader, writer, scope)
+        writer.execute(_MARK_BACK, [scope])
+
+
+def _put_back_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) -> None:
+    """Add the documents of a bundle that are not there any more, as a bundle of their own."""
+    number, scope, codec, packed = bundle
+    contents = [content for _, content in bundle_contents(codec, unpack_bundle(codec, packed))]
+    documents = zip(_checked_documents(reader, number, codec, packed), contents, strict=True)
+    missing = [pair for pair in documents if not writer.execute(_SELECT_DOCUMENT, [pair[0][0]]).fetchone()]
+    if missing:
+        fresh, places = pack_bundle([content for _, content in missing])
+        added = writer.execute(_INSERT_NEW_BUNDLE, [scope, TOGETHER, fresh]).lastrowid
+        rows = [(*row[:3], added, place, row[5]) for (row, _), place in zip(missing, places, strict=True)]
+        writer.conn.executemany(_INSERT_DOCUMENT, rows)
 
 
 def _create_evidence_file(path: Path, at: datetime) -> None:
@@ -133,15 +218,24 @@ where state = 'running' and {_LOST_STEPS}
 _MARK_LOST = f"update forecast set evidence_removed_at = :at where evidence_removed_at is null and {_LOST_STEPS}"  # noqa: S608
 
 
-def recover_evidence(ledger: Path, *, at: datetime) -> None:
-    """Make the evidence of a ledger that has none: from its copy if there is one, else empty.
-
-    Forecasts whose steps are then missing can no longer be replayed, and unfinished ones are abandoned. Raises
-    StoreError.
-    """
+def copy_back_evidence(ledger: Path) -> bool:
+    """Make missing evidence from its copy; return whether there is evidence now. Raises StoreError."""
     path, copy = evidence_path(ledger), evidence_copy_path(ledger)
-    if copy.exists():
+    if not path.exists() and copy.exists():
+        # SQLite would replay the log of the lost database into the copy.
+        for side in ("-wal", "-shm"):
+            path.with_name(f"{path.name}{side}").unlink(missing_ok=True)
         copy_database(copy, path)
+    return path.exists()
+
+
+def recover_evidence(ledger: Path, *, at: datetime) -> None:
+    """Make missing evidence from its copy if there is one, else empty, and compare the ledger with it.
+
+    Forecasts whose steps are missing can no longer be replayed, and unfinished ones are abandoned. Raises StoreError.
+    """
+    path = evidence_path(ledger)
+    copy_back_evidence(ledger)
     create_incremental_file(path)
     apply_migrations(path, EVIDENCE_MIGRATIONS, backups=ledger.parent / BACKUP_FOLDER, at=at)
     with translate_errors(ledger), closing(open_writer_with(path, ledger)) as database, database.atomic():

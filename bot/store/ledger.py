@@ -33,7 +33,7 @@ from bot.store.question_history import QuestionHistoryReader
 from bot.store.question_pairs import QuestionPairStore
 from bot.store.questions import QuestionStore, ResolutionStore
 from bot.store.rate_usage import LedgerRateUsageStore
-from bot.store.restore import finish_restore, lost_ledger_reason
+from bot.store.restore import finish_restore, lost_ledger_reason, read_restore_mark
 from bot.store.schedule import ScheduleStore
 from bot.store.schema import MIGRATIONS
 from bot.store.scores import ScoreStore
@@ -98,7 +98,9 @@ async def open_ledger_read_only(path: Path) -> AsyncIterator[Ledger]:
     async with ReaderPool(path, attached=evidence if evidence.exists() else None) as readers:
         await readers.run(_require_current_schema)
         if not evidence.exists():
-            message = f"{evidence} is missing; put it back, or make an empty one with: foxcast run --once"
+            message = (
+                f"{evidence} is missing; put it back, or have it made of its copy, if there is one: foxcast run --once"
+            )
             raise StoreError(message)
         yield _build_ledger(ReadOnlyWriter(), readers)
 
@@ -147,7 +149,7 @@ def _prepare_file(path: Path, now: datetime) -> None:
             message = f"{path} is damaged ({health.problems[0].examples[0]}); restore a backup: foxcast db restore"
             raise StoreError(message)
     apply_migrations(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
-    if evidence_path(path).exists():
+    if evidence_path(path).exists() and read_restore_mark(path) is None:
         apply_migrations(evidence_path(path), EVIDENCE_MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
     else:
         recover_evidence(path, at=now)

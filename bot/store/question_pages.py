@@ -26,7 +26,7 @@ from bot.store.questions import (
 from bot.store.serialization import OUTCOME, format_timestamp, parse_timestamp, to_json_list, unpack_prediction
 
 PAGE_ROWS = 50
-MAX_SCANNED = 40_000
+MAX_SCANNED = 20_000
 MAX_PRICES = 60
 MAX_FORECASTS = 60
 # Before and after every time, reference and id.

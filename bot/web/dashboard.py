@@ -13,12 +13,15 @@ from starlette.routing import Route
 
 from bot.core.errors import NotFoundError, StoreError
 from bot.web.access import LOGIN_PATH, SessionStore
+from bot.web.live_updates import UpdateStreams
+from bot.web.money_pages import show_costs, show_portfolio
 from bot.web.now_page import show_now
 from bot.web.operator_pages import FormRefusedError, approve, halt_all, reject, show_login, sign_in, sign_out
-from bot.web.page_context import DashboardContext, PageRequestError
+from bot.web.page_context import EVENTS_PATH, DashboardContext, PageRequestError
 from bot.web.page_rendering import PAGE_HEADERS
 from bot.web.question_list_page import show_questions
 from bot.web.question_page import show_question
+from bot.web.record_pages import show_audit, show_jobs
 from bot.web.watched_state import WatchedState
 
 log = structlog.get_logger(__name__)
@@ -29,11 +32,24 @@ ASSET_TYPES: Mapping[str, str] = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+
+
+async def _show_forecasters(context: DashboardContext, request: Request) -> Response:
+    from bot.web.score_page import show_forecasters  # noqa: PLC0415 - numpy, which most servers never need
+
+    return await show_forecasters(context, request)
+
+
 PageHandler = Callable[[DashboardContext, Request], Awaitable[Response]]
 _HANDLERS: Mapping[str, PageHandler] = {
     "/": show_now,
     "/questions": show_questions,
     "/question": show_question,
+    "/forecasters": _show_forecasters,
+    "/portfolio": show_portfolio,
+    "/costs": show_costs,
+    "/audit": show_audit,
+    "/jobs": show_jobs,
     LOGIN_PATH: show_login,
 }
 _FORMS: Mapping[str, PageHandler] = {
@@ -57,7 +73,8 @@ def dashboard_routes(state: WatchedState, sessions: SessionStore, *, token: str 
     )
     pages = [Route(path, partial(_show_page, context, handler)) for path, handler in _HANDLERS.items()]
     forms = [Route(path, partial(_show_page, context, one), methods=["POST"]) for path, one in _FORMS.items()]
-    return [*pages, *forms, Route("/assets/{name}", partial(_send_asset, files))]
+    streams = UpdateStreams(state.folder, state.config.state, state.clock)
+    return [*pages, *forms, Route(EVENTS_PATH, streams.respond), Route("/assets/{name}", partial(_send_asset, files))]
 
 
 async def _show_page(context: DashboardContext, handler: PageHandler, request: Request) -> Response:

@@ -11,16 +11,16 @@ from bot.alerts.conditions import DISCOVERY_PREFIX, BrokenCondition, find_condit
 from bot.alerts.health_snapshot import HealthSnapshot
 from bot.core.redaction import redact_foreign_message
 from bot.core.submissions import ExecutionMode
-from bot.evaluation.cost_report import BudgetStatus, load_today_costs
-from bot.evaluation.value_text import format_percent, format_usd
+from bot.evaluation.cost_report import load_today_costs
+from bot.evaluation.value_text import format_percent
 from bot.store.heartbeat import DaemonCondition
 from bot.store.metrics_queries import CallMetrics, read_call_metrics
 from bot.store.overview_queries import ROWS_SHOWN, read_work_overview
 from bot.store.question_pages import QuestionPageRequest, read_question_page
+from bot.web.money_pages import budget_row
 from bot.web.page_context import DashboardContext
 from bot.web.page_rendering import describe_distance
 from bot.web.question_cells import question_cells
-from bot.web.svg_charts import draw_meter
 
 MODEL_PERIOD = timedelta(days=1)
 _RUNS = {DaemonCondition.RUNNING, DaemonCondition.ONCE}
@@ -40,7 +40,7 @@ async def show_now(context: DashboardContext, request: Request) -> Response:
     conditions = find_conditions(snapshot)
     problems = [one for one in conditions if one.rule.degrades]
     values = {
-        "is_healthy": not problems and snapshot.daemon.condition in _RUNS,
+        "level": "bad" if problems else "good" if snapshot.daemon.condition in _RUNS else "",
         "daemon_text": _daemon_text(snapshot),
         "problems": [_redacted(one) for one in problems],
         "questions": await ledger.questions.count(),
@@ -51,7 +51,7 @@ async def show_now(context: DashboardContext, request: Request) -> Response:
         "made": [question_cells(context, one) for one in made.questions],
         "venues": [*_venue_rows(snapshot, conditions)],
         "models": [*_model_rows(calls, snapshot)],
-        "budgets": [_budget_row(one) for one in today.budgets],
+        "budgets": [budget_row(one) for one in today.budgets],
         "stop_reason": snapshot.stop_file,
     }
     return await context.respond(request, "now.html", values, live=True)
@@ -104,11 +104,3 @@ def _model_rows(calls: Sequence[CallMetrics], snapshot: HealthSnapshot) -> Itera
         level = "bad" if name in demoted or share > 0.5 else "warm" if share > 0.1 else "good"
         text = f"{count:,} calls, {format_percent(share)} failed, {mean_s:.1f} s"
         yield {"name": name, "level": level, "text": f"{text}, replaced for now" if name in demoted else text}
-
-
-def _budget_row(budget: BudgetStatus) -> Mapping[str, Any]:
-    if budget.limit_usd is None:
-        return {"what": budget.what, "text": f"{format_usd(budget.spent_usd)} USD, no limit", "meter": None}
-    text = f"{format_usd(budget.spent_usd)} of {format_usd(budget.limit_usd)} USD"
-    share = budget.spent_usd / budget.limit_usd if budget.limit_usd else 1.0
-    return {"what": budget.what, "text": text, "meter": draw_meter(share, label=f"{share:.0%} of the budget is used")}

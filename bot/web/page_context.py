@@ -1,9 +1,9 @@
 """What every page of the dashboard shares: the ledger, the viewer, and how a page is answered."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 from starlette.requests import Request
@@ -15,12 +15,19 @@ from bot.store.ledger import ReadOnlyState
 from bot.web.access import SessionStore, WebSession, cookie_name, is_still_known
 from bot.web.page_rendering import PageRenderer
 from bot.web.svg_charts import SERIES_COLOURS, series_style
-from bot.web.watched_state import WatchedState
+from bot.web.watched_state import TimedCache, WatchedState
 
 PAGES: Sequence[tuple[str, str]] = (
     ("/", "Now"),
     ("/questions", "Questions"),
+    ("/forecasters", "Forecasters"),
+    ("/portfolio", "Portfolio"),
+    ("/costs", "Costs"),
+    ("/audit", "Audit"),
+    ("/jobs", "Jobs"),
 )
+EVENTS_PATH = "/events"
+ValueT = TypeVar("ValueT")
 # So many pages are made at once; the daemon needs its readers too.
 MAX_RENDERINGS = 2
 
@@ -39,7 +46,16 @@ class DashboardContext:
     version: str
     assets: str
     renderer: PageRenderer = field(default_factory=PageRenderer)
+    kept: dict[tuple[str, ...], TimedCache[Any]] = field(default_factory=dict)
     renderings: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_RENDERINGS))
+
+    async def keep(self, key: tuple[str, ...], read: Callable[[], Awaitable[ValueT]], *, kept_s: float) -> ValueT:
+        """Return what was read for this key within the last seconds, else read it: many viewers cost as much as one."""
+        if key not in self.kept:
+            self.kept[key] = TimedCache(self.state.clock, read, kept_s)
+        cache: TimedCache[ValueT] = self.kept[key]
+        cache.read = read
+        return await cache.get()
 
     @property
     def records(self) -> ReadOnlyState:
@@ -75,7 +91,7 @@ class DashboardContext:
             "csrf": "" if session is None else session.form_secret,
             "notice": notice,
             "notice_level": level,
-            "live": "/events" if live else "",
+            "live": EVENTS_PATH if live else "",
             "may_halt": may_act(session, PrivilegedAction.REJECT),
             "may_reject": may_act(session, PrivilegedAction.REJECT),
             "may_approve": may_act(session, PrivilegedAction.APPROVE),

@@ -24,6 +24,7 @@ from bot.evaluation.value_text import (
     format_usage,
 )
 from bot.store.question_pages import read_price_series, read_question_versions
+from bot.store.submission_queries import list_question_orders
 from bot.store.trials import TrialRecord
 from bot.web.page_context import DashboardContext, PageRequestError
 from bot.web.svg_charts import (
@@ -35,7 +36,7 @@ from bot.web.svg_charts import (
     time_axis,
 )
 
-MAX_PRICES, MAX_VERSIONS, MAX_HISTORY = 500, 20, 60
+MAX_PRICES, MAX_VERSIONS, MAX_HISTORY, MAX_ORDERS = 500, 20, 60, 50
 # A page of a tool may have a megabyte; its beginning shows what it is.
 SEEN_CHARS = 1_500
 
@@ -55,20 +56,34 @@ async def show_question(context: DashboardContext, request: Request) -> Response
     readers = ledger.questions.readers
     prices = await readers.run(lambda database: read_price_series(database, str(ref), MAX_PRICES))
     versions = await readers.run(lambda database: read_question_versions(database, str(ref), MAX_VERSIONS))
+    orders = await readers.run(lambda database: list_question_orders(database, ref, MAX_ORDERS))
     question = record.question
     values = {
+        "orders": orders,
         "question": question,
         "state": record.state.value,
         "excluded": record.excluded,
         "rules": scoring_rules_for(question.shape.kind),
         "targets": [*_target_rows(record)],
         "history_chart": _draw_history(context, record, prices),
-        "forecasts": [_forecast_values(context, record, one) for one in record.recorded_forecasts],
+        "forecasts": [_forecast_values(context, record, one) for one in _in_order(context, record)],
         "history": [_history_row(record, one) for one in reversed(record.history)][:MAX_HISTORY],
         "changes": [*_version_changes(versions)],
         "chosen": wanted,
     }
     return await context.respond(request, "question.html", values, live=True)
+
+
+def _in_order(context: DashboardContext, record: QuestionRecord) -> list[RecordedForecast]:
+    """Return the forecasts in the order in which config names their forecasters: the first one is submitted."""
+    venue = context.state.config.venues.get(record.question.ref.venue)
+    names = [*(venue.forecasters if venue else ())]
+
+    def place(case: RecordedForecast) -> tuple[int, str]:
+        name = case.forecast.forecaster
+        return (names.index(name) if name in names else len(names), name)
+
+    return sorted(record.recorded_forecasts, key=place)
 
 
 def _target_rows(record: QuestionRecord) -> Iterator[Mapping[str, Any]]:
@@ -136,7 +151,6 @@ def _forecast_values(context: DashboardContext, record: QuestionRecord, case: Re
         ],
         "rules": rules,
         "decisions": [(row.at, format_decision(row.decision)) for row in case.decisions],
-        "intents": case.intents,
         "chart": _draw_trials(case.trace.trials, question),
         "trials": [_trial_values(one, shape) for one in case.trace.trials],
         "usage": format_usage(_sum_usage(case.trace.trials)),

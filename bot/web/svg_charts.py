@@ -97,7 +97,7 @@ def draw_chart(
     label: str,
     x_axis: ChartAxis,
     y_axis: ChartAxis,
-    width: int = 860,
+    width: int = 700,
     height: int = 220,
     dots: bool = False,
 ) -> Markup:
@@ -115,7 +115,7 @@ def draw_chart(
     return _wrap_svg(parts, label=label, width=width, height=height, style="chart")
 
 
-def draw_bars(values: Sequence[tuple[str, float]], *, label: str, width: int = 860, height: int = 150) -> Markup:
+def draw_bars(values: Sequence[tuple[str, float]], *, label: str, width: int = 700, height: int = 150) -> Markup:
     """Return a bar for each value, which must not be negative, with its text and number as a tooltip; "" for none."""
     if not values:
         return Markup("")

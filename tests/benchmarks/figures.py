@@ -4,7 +4,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,14 +21,15 @@ _PER_MB = 2**20 if sys.platform == "darwin" else 2**10
 
 
 class MeasureSize(StrEnum):
-    """How much is measured: enough for a figure, or just enough to see that the measurement works."""
+    """How much is measured: enough for a figure, just enough to see that the measurement works, or all that fits."""
 
     FULL = "full"
     QUICK = "quick"
+    HUGE = "huge"
 
     def pick(self, full: int, quick: int) -> int:
         """Return the count that belongs to this size."""
-        return full if self is MeasureSize.FULL else quick
+        return quick if self is MeasureSize.QUICK else full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def percentiles(seconds: Sequence[float]) -> str:
 
 def rounds(size: MeasureSize) -> str:
     """Return the folder of the published rounds where it is at hand and wanted, else the bundled sample."""
-    return str(PUBLISHED) if size is MeasureSize.FULL and PUBLISHED.is_dir() else "sample"
+    return str(PUBLISHED) if size is not MeasureSize.QUICK and PUBLISHED.is_dir() else "sample"
 
 
 def environment(state: Path, *, source: str, chosen: str) -> Mapping[str, str]:
@@ -77,8 +78,11 @@ def environment(state: Path, *, source: str, chosen: str) -> Mapping[str, str]:
     }
 
 
-def run(*arguments: str, env: Mapping[str, str]) -> ProcessUsage:
-    """Run the real command to its end; raises RuntimeError with what it said if it fails."""
+def run(*arguments: str, env: Mapping[str, str], codes: Collection[int] = (0,)) -> ProcessUsage:
+    """Run the real command to its end; raises RuntimeError with what it said for another exit code.
+
+    Linux counts what this process holds as it starts the command to the peak of the command: less cannot be seen.
+    """
     started = perf_counter()
     process = subprocess.Popen(
         [COMMAND, *arguments], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -88,7 +92,7 @@ def run(*arguments: str, env: Mapping[str, str]) -> ProcessUsage:
         _, status, used = os.wait4(process.pid, 0)
         wall_s = perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode not in codes:
         message = f"foxcast {' '.join(arguments)} ended with {process.returncode}: {said}"
         raise RuntimeError(message)
     return ProcessUsage(wall_s=wall_s, cpu_s=used.ru_utime + used.ru_stime, peak_mb=used.ru_maxrss / _PER_MB)

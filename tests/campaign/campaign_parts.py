@@ -87,6 +87,10 @@ def _read_seeds(text: str) -> tuple[int, Mapping[str, int]]:
     return 1, counts
 
 
+def _read_forms(text: str) -> tuple[int, Mapping[str, int]]:
+    return 1, {"acts compared": sum(map(int, re.findall(r": (\d+) acts compared", text)))}
+
+
 def _read_kills(text: str) -> tuple[int, Mapping[str, int]]:
     found = re.search(r"(\d+) kills", text)
     forecasts = re.search(r"(\d+) forecasts", text)
@@ -136,6 +140,15 @@ PARTS: dict[str, CampaignPart] = {
             hours=5.0,
             command=_seeds(20_001, 365),
             read=_read_seeds,
+        ),
+        CampaignPart(
+            name="forms",
+            what="scripted worlds in eight other forms, whose results must map onto one another",
+            unit="seeds",
+            full=200,
+            hours=1.5,
+            command=lambda done: (SIMULATION, "--metamorphic", "--seed", str(1 + done), "--keep", "campaign-forms"),
+            read=_read_forms,
         ),
         CampaignPart(
             name="kills",

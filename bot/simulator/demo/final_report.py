@@ -245,6 +245,7 @@ def print_next_commands(console: Console, plan: DemoPlan, program: str, example:
         ("score", "all scores, by venue, source and horizon"),
         ("portfolio", "what each account has"),
         ("audit verify", "the record of permissions and submissions"),
+        ("web", "all of it in a browser; foxcast demo --web shows it at once"),
     ):
         console.print(Text(f"  {ours} {arguments}", style="bold"), soft_wrap=True)
         console.print(Text(f"      {words}", style="dim"), soft_wrap=True)

@@ -239,7 +239,8 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         "mode": "live",
         "state": "HOME/state",
         "log": {"level": "error"},
-        "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB},
+        # Of the machine's own disk, whose free space is another in each run.
+        "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB, "min_free_mb": 0},
         "venues": {
             name: _venue_table(name, traits, environment_tables["venues"][name], names[name]) for name in traits.modes
         },

@@ -1,5 +1,6 @@
 """Evidence of finished forecasts is compressed together, and that of long-resolved questions can be removed."""
 
+import asyncio
 import hashlib
 import shutil
 import sqlite3
@@ -11,13 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from bot.cli.main import main
 from bot.core.beliefs import Step, StepAction
 from bot.core.errors import StoreError
 from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
+from bot.store.backups import create_backup
 from bot.store.database import open_reader_with
 from bot.store.evidence import evidence_path
 from bot.store.evidence_checks import check_evidence, find_damaged_bundles
-from bot.store.evidence_copies import archive_evidence, copy_new_evidence, evidence_copy_path
+from bot.store.evidence_copies import (
+    archive_evidence,
+    copy_new_evidence,
+    evidence_copy_path,
+    find_evidence_copies,
+    put_back_evidence,
+)
 from bot.store.evidence_packing import (
     pack_finished_forecasts,
     removable_forecasts,
@@ -25,7 +34,7 @@ from bot.store.evidence_packing import (
     return_free_pages,
 )
 from bot.store.integrity_checks import INVARIANTS, run_full_check
-from bot.store.ledger import open_ledger
+from bot.store.ledger import open_ledger, open_ledger_read_only
 from bot.store.trials import RecordingKey
 from bot.testing.clock import FakeClock
 from tests.ledger_checks import copy_databases, integrity_faults
@@ -169,6 +178,81 @@ async def test_an_archive_has_what_is_removed_and_removing_reaches_the_copy(
     kept = {path.name: _rows(path, scopes) for path in (archived, evidence_copy_path(ledger_fixture.path))}
     assert kept == {archived.name: [(old,)], evidence_copy_path(ledger_fixture.path).name: [(late,)]}
     assert _rows(archived, "select count(*) from step") == [(2,)]
+
+
+async def test_an_archive_is_put_back_where_its_evidence_was_deleted(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], tmp_path: Path
+) -> None:
+    ledger, documents = ledger_fixture.ledger, ledger_fixture.ledger.documents
+    old, late = [await _forecast(ledger_fixture, key, make_step) for key in ("rain", "hail")]
+    await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
+    await _pack(ledger_fixture)
+    read = {one: await ledger.recordings.read_trial(one, 1) for one in (old, late)}
+    trace = await ledger.forecasts.trace(old)
+    before, archived = NOON + timedelta(days=1), tmp_path / "archive.sqlite"
+    await archive_evidence(documents.readers, ledger_fixture.path, archived, before=before, at=LATER)
+    assert put_back_evidence(ledger_fixture.path, archived) == 0
+    await remove_evidence(documents.writer, documents.readers, [old], at=LATER)
+    assert (await ledger.forecasts.trace(old)).removal_note is not None
+    assert put_back_evidence(ledger_fixture.path, archived) == 1
+    assert await ledger.forecasts.trace(old) == trace
+    assert {one: await ledger.recordings.read_trial(one, 1) for one in (old, late)} == read
+    assert check_evidence(ledger_fixture.path).problems == ()
+    with pytest.raises(StoreError, match="another program made this database"):
+        put_back_evidence(ledger_fixture.path, ledger_fixture.path)
+
+
+async def test_a_copy_of_other_evidence_is_kept_and_a_new_one_begun(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
+) -> None:
+    first = await _forecast(ledger_fixture, "rain", make_step)
+    await _pack(ledger_fixture)
+    older = ledger_fixture.path.with_name("older") / "ledger.sqlite"
+    (older.parent / "backups").mkdir(parents=True)
+    copy_databases(ledger_fixture.path, older)
+    second = await _forecast(ledger_fixture, "hail", make_step)
+    await _pack(ledger_fixture)
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 2
+    # The folder gets its evidence of before the second forecast back, and goes another way.
+    shutil.copy(evidence_copy_path(ledger_fixture.path), evidence_copy_path(older))
+    assert copy_new_evidence(older, at=LATER) == 1
+    scopes = "select distinct scope from bundle where scope <> '' order by scope"
+    current = evidence_copy_path(older)
+    (aside,) = set(find_evidence_copies(older)) - {current}
+    assert _rows(current, scopes) == [(first,)]
+    assert _rows(aside, scopes) == sorted([(first,), (second,)])
+    assert copy_new_evidence(older, at=LATER) == 0
+
+
+async def test_a_restore_gives_back_the_ledger_with_its_evidence(
+    ledger_fixture: LedgerFixture,
+    make_step: Callable[..., Step],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Both files are lost: one command, run as a person would, and what was copied can be read at once."""
+    copied = await _forecast(ledger_fixture, "rain", make_step)
+    await _pack(ledger_fixture)
+    copy_new_evidence(ledger_fixture.path, at=NOON)
+    uncopied = await _forecast(ledger_fixture, "hail", make_step)
+    read = await ledger_fixture.ledger.recordings.read_trial(copied, 1)
+    ledger = ledger_fixture.path.parent / "state" / "paper" / "ledger.sqlite"
+    (ledger.parent / "backups").mkdir(parents=True)
+    backup = create_backup(ledger_fixture.path, ledger.parent / "backups", at=NOON)
+    shutil.copy(evidence_copy_path(ledger_fixture.path), evidence_copy_path(ledger))
+    # The log of the lost database is still there.
+    evidence_path(ledger).with_name("ledger-evidence.sqlite-wal").write_bytes(b"of another database" * 100)
+    monkeypatch.setenv("FOXCAST_STATE", str(ledger.parent.parent))
+    assert await asyncio.to_thread(main, ["db", "restore", backup.path.stem]) == 0
+    assert "its evidence was missing, and is that of the copy" in " ".join(capsys.readouterr().out.split())
+    async with open_ledger_read_only(ledger) as records:
+        assert await records.recordings.read_trial(copied, 1) == read
+    async with open_ledger(ledger, now=LATER) as restored:
+        assert (await restored.forecasts.trace(copied)).removal_note is None
+        assert (await restored.forecasts.trace(uncopied)).evidence_removed_at == LATER
+    assert check_evidence(ledger).problems == ()
+    assert await asyncio.to_thread(main, ["explain", uncopied]) == 0
+    assert f"deleted on {LATER:%Y-%m-%d}" in " ".join(capsys.readouterr().out.split())
 
 
 async def test_pages_of_removed_evidence_go_back_to_the_disk(

@@ -1,0 +1,126 @@
+"""What growth costs: jobs of the daemon and commands of people on ledgers of ten years, with a thousand questions up.
+
+``--huge`` adds a million. The daemon's own jobs should take the same time at every size, the rest grow no faster than
+the ledger.
+"""
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+
+from bot.core.clock import SystemClock
+from bot.jobs.ledger_maintenance import EvidenceContext, maintain_evidence
+from bot.store.backups import create_backup
+from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger
+from tests.benchmarks.figures import MeasureSize, environment, run, say
+from tests.grown_ledger import NOW, GrownLedger, grow_ledger
+
+SIZES = (1_000, 10_000, 100_000)
+QUICK_SIZES = (300,)
+HUGE_SIZE = 1_000_000
+ROUNDS = 5
+PROBE_S = 0.005
+SWEPT = 500
+COMMANDS = ("status", "doctor", "orders", "portfolio")
+# Reports on everything grow with it, and pruning takes minutes: they are measured up to these sizes.
+REPORTS, MAX_REPORTED, MAX_PRUNED = ("costs", "score"), 100_000, 10_000
+
+
+def main(size: MeasureSize) -> None:
+    """Measure and print everything."""
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    sizes = QUICK_SIZES if size is MeasureSize.QUICK else SIZES
+    for questions in (*sizes, HUGE_SIZE) if size is MeasureSize.HUGE else sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure(Path(folder), questions)
+
+
+def _measure(state: Path, questions: int) -> None:
+    path = state / "paper" / LEDGER_FILE
+    path.parent.mkdir(mode=0o700)
+    # In a process of its own: what it takes in memory would count as that of the commands.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as growing:
+        grown = growing.submit(grow_ledger, path, questions).result()
+    name = f"{questions:,} questions"
+    say(f"{name}, the ledger", f"{path.stat().st_size / 1e6:.1f} MB")
+    asyncio.run(_measure_jobs(grown, name))
+    for command in (*COMMANDS, *(REPORTS if questions <= MAX_REPORTED else ())):
+        # Doctor finds no daemon, and says so with its exit code.
+        used = run(command, env=environment(state, source="sample", chosen="sample"), codes=(0, 1))
+        say(f"{name}, foxcast {command}", str(used))
+    began = perf_counter()
+    backup = create_backup(path, path.parent / "backups", at=NOW)
+    say(f"{name}, backup", f"{perf_counter() - began:.2f} s for {backup.size_bytes / 1e6:.1f} MB")
+    if questions <= MAX_PRUNED:
+        asyncio.run(_measure_pruning(grown, name))
+
+
+async def _measure_jobs(grown: GrownLedger, name: str) -> None:
+    began = perf_counter()
+    async with open_ledger(grown.path, now=NOW) as ledger:
+        say(f"{name}, start", f"{perf_counter() - began:.2f} s")
+        jobs: dict[str, Callable[[], Awaitable[object]]] = {
+            "what is due": lambda: ledger.schedule.count_due(NOW),
+            "a lease of eight": lambda: _lease(ledger),
+            "open orders": lambda: ledger.submissions.batches(states=[]),
+            "what has to be scored": lambda: ledger.scores.to_score(100),
+        }
+        for what, measured in jobs.items():
+            say(f"{name}, {what}", f"{1000 * await _best(measured):.1f} ms")
+        refs = await ledger.questions.open_forecast_questions("lantern", now=NOW, limit=SWEPT)
+        swept = [await ledger.questions.get(ref) for ref in refs]
+        took_s = await _best(lambda: ledger.questions.record(swept, seen_at=NOW))
+        say(f"{name}, a sweep of {len(swept)} open ones", f"{1000 * took_s:.1f} ms")
+
+
+async def _measure_pruning(grown: GrownLedger, name: str) -> None:
+    async with open_ledger(grown.path, now=NOW) as ledger:
+        job = EvidenceContext(path=grown.path, ledger=ledger, clock=SystemClock(), keep=timedelta(days=5 * 365))
+        async with _watched_loop() as waits:
+            began = perf_counter()
+            await maintain_evidence(job)
+            took_s = perf_counter() - began
+    late = f"the loop late by {1000 * max(waits):.0f} ms at most"
+    say(f"{name}, half of the evidence removed", f"{took_s:.2f} s, {late}")
+
+
+async def _lease(ledger: Ledger) -> None:
+    leases = await ledger.schedule.claim(now=NOW, owner="bench", lease=timedelta(minutes=5), limit=8)
+    for one in leases:
+        await ledger.schedule.postpone(one, until=NOW, why="measured")
+
+
+async def _best(measured: Callable[[], Awaitable[object]]) -> float:
+    """Return the shortest time of some rounds, in seconds: what else the machine does is no part of it."""
+    times = []
+    for _ in range(ROUNDS):
+        began = perf_counter()
+        await measured()
+        times.append(perf_counter() - began)
+    return min(times)
+
+
+@asynccontextmanager
+async def _watched_loop() -> AsyncIterator[list[float]]:
+    """Yield the list of how late a task was that only sleeps, in seconds."""
+    waits = [0.0]
+
+    async def probe() -> None:
+        while True:
+            began = perf_counter()
+            await asyncio.sleep(PROBE_S)
+            waits.append(perf_counter() - began - PROBE_S)
+
+    watching = asyncio.create_task(probe())
+    try:
+        yield waits
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
