@@ -31,10 +31,10 @@ def serve(
     ctx: typer.Context,
     *,
     listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The address; default: that of [web], else 127.0.0.1:8420.")
+        str | None, typer.Option(metavar="HOST:PORT", help="The address; default: web.listen, else 127.0.0.1:8420.")
     ] = None,
     forecaster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who answers; default: that of [serve], else who uses models.")
+        str | None, typer.Option(metavar="NAME", help="Who answers; default: serve.forecaster, else who uses models.")
     ] = None,
 ) -> None:
     """Answer questions of callers over HTTP, and serve results as JSON; nothing is submitted anywhere."""

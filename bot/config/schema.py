@@ -263,7 +263,8 @@ class ForecasterTable(PluginTable):
     """Independent trials of one forecast; unset: as many as the forecaster recommends."""
 
     aggregate: Literal["logit-mean", "mean", "median", "shrink"] = "logit-mean"
-    """How trials are combined; `shrink` moves their mean towards the market price or the base rate."""
+    """How trials are combined; `shrink` moves their mean towards the market price or the base rate where they disagree,
+    by weights that are tuned on what had resolved before."""
 
     steps: int | None = Field(default=None, ge=1, le=10_000)
     """Steps of one trial; unset: as many as the forecaster needs."""

@@ -25,6 +25,7 @@ from bot.forecasting.prompt_files import prompt_folder_in_use
 from bot.forecasting.reforecast_policy import ReforecastPolicy, ReforecastTime, next_reforecast
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.forecasting.trial_tools import GuardedTrialContext, TrialContextFactory, hide_late_crowd, question_cutoff
+from bot.forecasting.tuned_shrinkage import ShrinkageTuner
 from bot.store.forecasts import ForecastStart, RunningForecast
 from bot.store.ledger import Ledger
 
@@ -154,7 +155,8 @@ class ForecastContext:
     """What every forecast run works with; ``resources`` is None if no forecaster asks models.
 
     ``peer_resources`` gives forecasters that build on others the forecasts of these. ``renews`` says whether a
-    forecaster forecasts a question again without being asked.
+    forecaster forecasts a question again without being asked. ``shrinkage`` tunes the weights where
+    trials are shrunk.
     """
 
     ledger: Ledger
@@ -167,6 +169,7 @@ class ForecastContext:
     peer_resources: TrialContextFactory | None = None
     observer: ForecastObserver = field(default_factory=NullForecastObserver)
     renews: Callable[[Question, str], bool] = _renew_always
+    shrinkage: ShrinkageTuner | None = None
 
 
 class NoAnswerError(Exception):
@@ -211,7 +214,10 @@ class ForecastRun:
 
     async def _build_forecast(self, trials: list[Trial], known: RecordedParameters | None) -> Forecast:
         context, running = self.context, self.running
-        raw = combine_trials(running.question, trials, self.forecaster.pool)
+        rules = None
+        if self.forecaster.pool is PoolingMethod.SHRINK and context.shrinkage is not None and len(trials) > 1:
+            rules = await context.shrinkage.rules_for(self.forecaster.name, running.cutoff)
+        raw = combine_trials(running.question, trials, self.forecaster.pool, rules=rules)
         calibrated = await context.calibrator.calibrate(running.question, self.forecaster.name, running.cutoff, raw)
         return Forecast(
             id=running.id,
