@@ -46,6 +46,7 @@ from bot.core.plugin_specs import (
     VenueWriterContext,
 )
 from bot.core.submissions import ExecutionMode
+from bot.core.values import Json
 from bot.execution.gate.credential_guard import CredentialGuard, GuardedHttpClient, GuardedWriteClient
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.forecasting.aggregation import PoolingMethod
@@ -61,6 +62,7 @@ from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry, direct_members
 from bot.store.ledger import Ledger
 from bot.store.question_pairs import PairUse
+from bot.store.response_shapes import ResponseShapes
 
 PLUGINS_PACKAGE = "plugins"
 
@@ -100,12 +102,39 @@ class _CommonContext(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedHttpClient:
+    """Implements ``HttpClient`` for one venue: lets ``shapes`` look at what is read."""
+
+    inner: HttpClient
+    shapes: ResponseShapes
+    venue: str
+
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        """See ``HttpClient``."""
+        body = await self.inner.get(url, max_bytes=max_bytes, headers=headers)
+        self.shapes.observe(self.venue, url, body)
+        return body
+
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
+        """See ``HttpClient``."""
+        return await self.inner.post(url, body, max_bytes=max_bytes, headers=headers, deadline_s=deadline_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PluginFactory:
     """Opens things on a stack, which closes them in the opposite order.
 
     ``rates`` are those of the venues; reading over ``http`` keeps them too. ``open_write_client`` makes the clients of
     writers. A venue whose ``credentials`` were refused gets no more requests. ``faults`` collects the parts that could
-    not be opened and were left out.
+    not be opened and were left out. ``shapes`` looks at the answers of venues.
     """
 
     config: Config
@@ -119,6 +148,7 @@ class PluginFactory:
     open_write_client: WriteClientFactory = HttpWriteClient
     credentials: Mapping[str, CredentialGuard] = field(default_factory=dict)
     faults: list[OpeningFault] = field(default_factory=list)
+    shapes: ResponseShapes | None = None
 
     async def open_or_skip(
         self, spec: ConfigurableSpec[Any], opener: Callable[["PluginFactory"], Awaitable[T]]
@@ -359,6 +389,8 @@ class PluginFactory:
     def _common_context(self, name: str) -> _CommonContext:
         credentials = self.credentials.get(name)
         http = self.http if credentials is None else GuardedHttpClient(self.http, credentials)
+        if self.shapes is not None and name in self.config.venues:
+            http = ObservedHttpClient(inner=http, shapes=self.shapes, venue=name)
         return _CommonContext(clock=self.clock, http=http, folder=self.folder / name)
 
     @property
