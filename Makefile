@@ -13,6 +13,7 @@ SIMULATE_ARGS ?=
 LIVE ?=
 BENCH_ARGS ?=
 MUTATE_ARGS ?=
+CAMPAIGN_ARGS ?=
 DEMO_ARGS ?=
 
 VENV := .venv
@@ -22,14 +23,14 @@ LOCKED := --require-hashes --only-binary :all:
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
 EXTRAS := --extra report --extra duckduckgo --extra calculate --extra apprise
-TESTED := --extra polymarket --extra keyring
+TESTED := --extra polymarket --extra keyring --extra cluster --extra mixed
 SIGNER := $(VENV)/signer
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo sample docs test check format lint types cover bench mutate crash simulate scoreboard test-model test-slow test-live hostile signer lock clean
+.PHONY: help run demo sample docs test check format lint types cover bench mutate campaign crash simulate scoreboard test-model test-slow test-live hostile signer lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +91,9 @@ crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models 
 	$(BIN)/python -m tests.crash.paid_calls_campaign --keep $(PAID_ARGS)
 	$(BIN)/python -m tests.crash.outbox_campaign --keep $(OUTBOX_ARGS)
 	$(BIN)/python -m tests.crash.outbox_campaign --mutants --kills 600
+
+campaign: $(TOOLS) ## the long programme of simulations, kills, faults and mutated inputs, which continues where it stopped (CAMPAIGN_ARGS="--part inputs --minutes 10")
+	nice -n 15 $(BIN)/python -m tests.campaign $(CAMPAIGN_ARGS)
 
 signer: $(SIGNER)/.installed ## install the signer of real orders apart: no library for models beside the key
 	@echo 'In [venues.polymarket.settings]: signer_python = "$(CURDIR)/$(SIGNER)/bin/python"'

@@ -155,6 +155,7 @@ from bot.core.predictions import (
 from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, Target
 from bot.core.redaction import register_secrets as keep_secret
 from bot.core.research import Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
+from bot.core.setup_choices import SetupChoice, SetupValue
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -190,9 +191,7 @@ from bot.execution.outbox.write_loop import (
     write_receipt,
 )
 from bot.execution.paper.forecast_book import (
-    ForecastPeriod,
     PaperForecastBook,
-    forecast_active_at,
     forecast_coverage,
     open_forecast_book,
 )
@@ -207,12 +206,10 @@ from bot.execution.paper.paper_market import (
 )
 from bot.forecasting.agent import parsing
 from bot.forecasting.agent.answer_schema import (
-    DEFAULT_QUANTILES,
     AnswerFields,
     AnswerFormat,
     AnswerSettings,
     ProbabilityMargin,
-    QuantileLevels,
     TargetPredictions,
     create_answer_format,
     prediction_distance,
@@ -220,8 +217,6 @@ from bot.forecasting.agent.answer_schema import (
 from bot.forecasting.agent.belief_state import (
     BELIEF_FIELD,
     BeliefState,
-    BeliefUpdate,
-    EvidenceItem,
     StartingPoint,
     apply_belief_update,
     belief_schema,
@@ -231,7 +226,6 @@ from bot.forecasting.agent.belief_state import (
     narrow_margins,
 )
 from bot.forecasting.agent.chat_session import (
-    SESSION_ERRORS,
     ChatSession,
     StructuredAnswer,
     TurnResult,
@@ -244,7 +238,6 @@ from bot.forecasting.agent.parsing import ModelAction, UnreadableAnswer
 from bot.forecasting.agent.prompt_texts import (
     SUBMIT,
     bounds_text,
-    join_tool_names,
     judging_name,
     judging_text,
     question_text,
@@ -261,15 +254,21 @@ from bot.forecasting.agent.tool_schemas import (
     word_field,
 )
 from bot.forecasting.aggregation import (
+    ELSEWHERE_MEMBER,
     PEER_FORECASTS,
     PoolingMethod,
     blend_predictions,
-    combine_trials,
     pool_predictions,
     read_predictions,
 )
 from bot.forecasting.parameter_fitting import parse_fitted_parameters
-from bot.forecasting.prompt_files import check_prompt_folder, fill_prompt, join_prompt_sources, load_template
+from bot.forecasting.prompt_files import (
+    check_prompt_folder,
+    current_prompt_folder,
+    fill_prompt,
+    join_prompt_sources,
+    load_template,
+)
 from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show_to_person
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
@@ -308,13 +307,12 @@ __all__ = [
     "BELIEF_FIELD",
     "CRITIC_PROMPT",
     "CRITIC_ROLE",
-    "DEFAULT_QUANTILES",
+    "ELSEWHERE_MEMBER",
     "LESSON_ACTION",
     "MAX_KEY_PARTS",
     "MODEL_CALL_SECONDS",
     "PEER_FORECASTS",
     "SEARCH_TOOL",
-    "SESSION_ERRORS",
     "SINGLE_TARGET",
     "SUBMIT",
     "UNRESOLVED_NOTES_TOOL",
@@ -328,7 +326,6 @@ __all__ = [
     "Belief",
     "BeliefLoop",
     "BeliefState",
-    "BeliefUpdate",
     "BinaryOutcome",
     "BinaryPrediction",
     "BinaryShape",
@@ -355,7 +352,6 @@ __all__ = [
     "DataSpec",
     "EarlierPaperOrder",
     "Evidence",
-    "EvidenceItem",
     "ExecutionMode",
     "ExposureGroups",
     "Fill",
@@ -367,7 +363,6 @@ __all__ = [
     "ForecastCritic",
     "ForecastExplanation",
     "ForecastFile",
-    "ForecastPeriod",
     "Forecaster",
     "ForecasterSpec",
     "FoxcastError",
@@ -435,7 +430,6 @@ __all__ = [
     "PriorSource",
     "ProbabilityMargin",
     "Prompt",
-    "QuantileLevels",
     "Question",
     "QuestionReader",
     "QuestionRef",
@@ -464,6 +458,8 @@ __all__ = [
     "SeriesModel",
     "ServerUnreachableError",
     "ServiceUnavailableError",
+    "SetupChoice",
+    "SetupValue",
     "ShareOffer",
     "ShownSource",
     "SizingPolicy",
@@ -515,9 +511,9 @@ __all__ = [
     "bounds_text",
     "check_prompt_folder",
     "clean_unfenced_text",
-    "combine_trials",
     "create_answer_format",
     "create_belief_loop",
+    "current_prompt_folder",
     "curve_from_quantiles",
     "curve_quantiles",
     "derive_seed",
@@ -532,7 +528,6 @@ __all__ = [
     "fit_blend_weights",
     "fit_coefficients",
     "flat_prediction",
-    "forecast_active_at",
     "forecast_coverage",
     "format_belief_state",
     "gather_all",
@@ -540,7 +535,6 @@ __all__ = [
     "initial_belief_state",
     "is_stuck",
     "join_prompt_sources",
-    "join_tool_names",
     "judging_name",
     "judging_text",
     "keep_secret",

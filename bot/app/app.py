@@ -18,7 +18,7 @@ import structlog
 from bot.alerts.alert_job import AlertContext, report_alerts
 from bot.alerts.conditions import BACKUP_JOB, DISCOVERY_PREFIX
 from bot.app.execution_wiring import ExecutionWiring, wire_execution
-from bot.app.forecast_context import build_forecast_context
+from bot.app.forecast_context import build_forecast_context, build_pairing_context
 from bot.app.forecaster_requirements import budget_warnings
 from bot.app.plugin_factory import PluginFactory
 from bot.app.plugin_opening import OpeningFault, OpeningRetry, describe_part
@@ -27,6 +27,8 @@ from bot.app.venues import (
     build_kill_switch,
     configured_archive,
     discovery_interval_s,
+    judges_pairs,
+    matches_pairs,
     open_plugin_factory,
     open_venues,
     question_forecasters,
@@ -68,6 +70,7 @@ from bot.jobs.live_readiness import check_readiness
 from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.jobs.position_closing import close_requested_positions
 from bot.jobs.price_watch import WATCH_INTERVAL, WATCH_TIME_LIMIT, PriceWatch, PriceWatchContext
+from bot.jobs.question_pairs import QuestionPairing
 from bot.jobs.reconciliation import RestoredLedgerContext, reconcile_restored_ledger, reconcile_submissions
 from bot.jobs.resolution import ResolutionContext, ScoringContext, resolve_questions, score_forecasts
 from bot.jobs.submission import BatchWait, submit_due_forecasts
@@ -167,7 +170,7 @@ class FoxcastApp:
 
     def _forecast_jobs(self, forecast_requested: asyncio.Event) -> Iterator[DaemonJob]:
         for name, venue in self.venues.items():
-            context = DiscoveryContext(
+            discovery = DiscoveryContext(
                 venue_name=name,
                 venue=venue,
                 forecasters=venue_forecasters(self.config, self.registry, name),
@@ -178,8 +181,14 @@ class FoxcastApp:
                 discovered_venues=self.discovered_venues,
             )
             every_s = discovery_interval_s(self.config, self.registry, name)
-            run = partial(self._begin, partial(discover_questions, context))
+            run = partial(self._begin, partial(discover_questions, discovery))
             yield _make_job(f"{DISCOVERY_PREFIX}{name}", "find open questions", every_s, run)
+        if matches_pairs(self.config, self.venues):
+            context = build_pairing_context(
+                self.config, self.registry, self.forecast_context, self.venues, self.gateway
+            )
+            run = partial(self._begin, QuestionPairing(context).match_pairs)
+            yield _make_job("pairs", "match questions of venues", self.config.pairs.every_s, run)
         # A single pass over everything does not wait for the end of this.
         limit = FORECAST_JOB_LIMIT if math.isfinite(self.forecast_pass_limit_s) else timedelta.max
         run = partial(self._begin, partial(forecast_due_questions, self._forecast_job_context()))
@@ -351,7 +360,8 @@ async def open_app(
         named = [name for venue in opened.readers for name in venue_forecasters(config, registry, venue)]
         forecasters = await factory.open_forecasters(named if only_forecasters is None else only_forecasters)
         registry = _usable_registry(registry, factory, needs_all=only_forecasters is not None)
-        gateway, tool_factory = await _open_models(factory, forecasters, ledger)
+        needed = judges_pairs(config, opened.readers)
+        gateway, tool_factory = await _open_models(factory, forecasters, ledger, needed=needed)
         switch, skew = build_kill_switch(config, folder), partial(_measured_clock_skew, factory.http)
         wiring = wire_execution(factory, opened, ledger, switch, skew, identity=found)
         discovered_venues, stopping = set[str](), asyncio.Event()
@@ -462,9 +472,10 @@ async def _open_models(
     ledger: Ledger,
     *,
     retry_failures: bool = False,
+    needed: bool = False,
 ) -> tuple[LlmGateway, ToolFactory] | tuple[None, None]:
-    """Open models and tools where a forecaster uses them."""
-    if not any(forecaster.uses_models for forecaster in forecasters.values()):
+    """Open models and tools where a forecaster uses them, or if they are needed otherwise."""
+    if not needed and not any(forecaster.uses_models for forecaster in forecasters.values()):
         return None, None
 
     async def alert(subject: str, text: str) -> None:

@@ -13,6 +13,7 @@ from bot.app.venues import OpenVenues
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config, DaemonSection, PolicySection
 from bot.core.interfaces import Clock
+from bot.core.plugin_specs import VenueSpec
 from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policies
 from bot.execution.gate.gate import Gate, PreSendCheck
@@ -54,6 +55,7 @@ class ExecutionWiring:
     _by_event: Collection[str]
     _ledger: Ledger
     _venues: OpenVenues
+    _unopened: Collection[str]
 
     def clock_fault(self) -> str:
         """Return what is wrong with this clock, by the last answers of the venues.
@@ -85,6 +87,8 @@ class ExecutionWiring:
                 pre_send_check=self.recheck,
             ),
             stale_withdrawals=self._stale_withdrawal(),
+            unopened_venues=self._unopened,
+            read_only_venues=self._venues.readers.keys() - self._venues.submitters.keys(),
         )
 
     def _stale_withdrawal(self) -> StaleWithdrawalContext | None:
@@ -213,6 +217,7 @@ def wire_execution(
         _by_event=[spec.name for spec in factory.registry.venues if spec.comments_by_event],
         _ledger=ledger,
         _venues=venues,
+        _unopened=[fault.spec.name for fault in factory.faults if isinstance(fault.spec, VenueSpec)],
     )
 
 

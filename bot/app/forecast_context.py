@@ -4,18 +4,23 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from bot.app.plugin_factory import PluginFactory
-from bot.app.venues import question_forecasters
+from bot.app.venues import question_forecasters, venue_forecasters
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import CalibrationMode, Config
 from bot.core.interfaces import Clock, RoundArchive
 from bot.forecasting.calibration import IdentityCalibrator, PerForecasterCalibrator, PredictionCalibrator
 from bot.forecasting.forecast_run import ForecastContext
+from bot.forecasting.pair_judge import JUDGE_ROLE
 from bot.forecasting.parameter_fitting import ForecasterTraining, ParameterFitter
 from bot.forecasting.peers import PeerToolFactory
 from bot.forecasting.reforecast_policy import ReforecastPolicy
+from bot.forecasting.services import ModelGateway
 from bot.forecasting.tool_factory import ToolFactory
+from bot.forecasting.tuned_shrinkage import ShrinkageTuner
+from bot.jobs.question_pairs import PairingContext
 from bot.plugin_system.registry import Registry
 from bot.store.ledger import Ledger
+from bot.store.question_pairs import PairUse
 
 
 def build_forecast_context(
@@ -30,16 +35,42 @@ def build_forecast_context(
     trainings = {name: forecaster_training(config, registry, name) for name in forecasters}
     return ForecastContext(
         ledger=ledger,
-        parameter_fitter=ParameterFitter(ledger=ledger, archives=archives, trainings=trainings, clock=clock),
+        parameter_fitter=ParameterFitter(
+            ledger=ledger, archives=archives, trainings=trainings, clock=clock, pair_use=PairUse(config.pairs.use)
+        ),
         calibrator=_build_calibrator(config, ledger, clock),
         policy=reforecast_policy(config),
         clock=clock,
+        shrinkage=ShrinkageTuner(ledger=ledger, clock=clock),
         random=factory.random,
         resources=tool_factory,
         # A forecaster that failed to renew its forecast once still counts.
-        peer_resources=PeerToolFactory(ledger, clock, max_age=2 * reforecast_policy(config).stale_after),
+        peer_resources=PeerToolFactory(
+            ledger,
+            clock,
+            max_age=2 * reforecast_policy(config).stale_after,
+            pair_use=PairUse(config.pairs.use),
+        ),
         # A forecast that only a person requested, of their own question or by another forecaster, is made once.
         renews=lambda question, name: name in question_forecasters(config, registry, question),
+    )
+
+
+def build_pairing_context(
+    config: Config, registry: Registry, forecasting: ForecastContext, venues: Iterable[str], models: ModelGateway | None
+) -> PairingContext:
+    """Return what the job works with that matches questions of these venues."""
+    pairs = config.pairs
+    return PairingContext(
+        ledger=forecasting.ledger,
+        clock=forecasting.clock,
+        policy=forecasting.policy,
+        forecasters={name: venue_forecasters(config, registry, name) for name in venues},
+        fits=lambda name, question: name in question_forecasters(config, registry, question),
+        use=PairUse(pairs.use),
+        max_questions=pairs.questions,
+        judged_per_pass=pairs.judged_per_pass,
+        models=models if JUDGE_ROLE in config.llm.roles else None,
     )
 
 

@@ -13,6 +13,7 @@ from bot.core.forecasts import TrialLimits
 from bot.core.plain_text import suggest_names
 from bot.core.plugin_specs import ForecasterSpec
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
+from bot.forecasting.pair_judge import JUDGE_ROLE
 from bot.forecasting.tool_factory import ToolFactory
 from bot.forecasting.tool_factory import list_tool_names as names_of_tools
 from bot.forecasting.tools.result_summaries import SUMMARISER_ROLE as SUMMARISER
@@ -147,4 +148,4 @@ def search_unavailable_reason(tool_factory: ToolFactory, *, backdated: bool) -> 
 
 
 # The roles of the engine; forecasters name the others.
-BUILT_IN_ROLES = frozenset({"main", "critic", "auditor", FILTER, SUMMARISER})
+BUILT_IN_ROLES = frozenset({"main", "critic", "auditor", FILTER, SUMMARISER, JUDGE_ROLE})

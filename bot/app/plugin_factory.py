@@ -60,6 +60,7 @@ from bot.net.websocket import WebSocketConnector
 from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry, direct_members
 from bot.store.ledger import Ledger
+from bot.store.question_pairs import PairUse
 
 PLUGINS_PACKAGE = "plugins"
 
@@ -221,6 +222,7 @@ class PluginFactory:
             settings=recordable_settings(settings),
             variant_of=table.uses,
             members=direct_members(self.config, self.registry, name),
+            may_have_members=spec.members is not None,
         )
 
     async def open_recorded_forecaster(self, name: str, setup: ForecasterSetup) -> ConfiguredForecaster:
@@ -238,6 +240,7 @@ class PluginFactory:
             settings=setup.settings,
             variant_of=setup.uses,
             members=tuple(spec.members(settings)) if spec.members else (),
+            may_have_members=spec.members is not None,
         )
 
     async def open_providers(self) -> Mapping[str, ModelProvider]:
@@ -297,6 +300,7 @@ class PluginFactory:
             calculator=find_calculator(),
             models_by_role={role: table.model for role, table in self.config.llm.roles.items()},
             retry_failures=retry_failures,
+            pair_use=PairUse(self.config.pairs.use),
         )
         if (why := search_unavailable_reason(tool_factory, backdated=False)) is not None:
             log.warning("forecasters cannot search the web", why=why)

@@ -1,6 +1,6 @@
 """The venues of one run: their forecasters, limits, credentials and policies, and the factory that opens them."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +24,7 @@ from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.execution_policy import venue_policy
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch
+from bot.forecasting.pair_judge import JUDGE_ROLE
 from bot.net.client import RetryingHttpClient
 from bot.net.rate_limit import RateLimiter
 from bot.net.write_client import HttpWriteClient
@@ -132,6 +133,16 @@ def discovery_interval_s(config: Config, registry: Registry, venue: str) -> floa
     if usable is not None:
         return usable
     return common if wanted is None else min(common, wanted.total_seconds())
+
+
+def matches_pairs(config: Config, venues: Collection[str]) -> bool:
+    """Return whether questions of these venues are matched: there are several, and config allows it."""
+    return config.pairs.enabled and len(venues) > 1
+
+
+def judges_pairs(config: Config, venues: Collection[str]) -> bool:
+    """Return whether a model judges pairs of questions of these venues."""
+    return matches_pairs(config, venues) and JUDGE_ROLE in config.llm.roles
 
 
 def venue_execution_policy(config: Config, registry: Registry, name: str) -> ExecutionPolicy:

@@ -9,10 +9,10 @@ import typer
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
 from bot.cli.daemon_requests import TokenFileOption, submit_request
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_minute
 from bot.core.operator_requests import AnswerApproval
 from bot.core.permissions import SubmissionApproval
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import format_minute
 from bot.store.permissions import find_approval
 from bot.store.serialization import format_timestamp
 

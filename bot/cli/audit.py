@@ -8,10 +8,10 @@ import typer
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_minute
 from bot.core.clock import SystemClock
 from bot.core.errors import NotFoundError
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import format_minute
 from bot.store.audit_log import (
     AUDIT_HEAD_FILE,
     AuditHead,

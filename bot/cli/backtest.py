@@ -1,9 +1,11 @@
 """`foxcast backtest`: the score that a forecaster would have had on past rounds."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -28,12 +30,14 @@ from bot.cli.output.score_report import print_report
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
-from bot.core.interfaces import RoundArchive
+from bot.core.interfaces import HistoryLearner, RoundArchive
 from bot.core.learning import FittedParameters, Round
 from bot.evaluation.backtest import (
     BacktestHistory,
     BacktestSubject,
     BacktestWindow,
+    LocalExecutor,
+    QuestionExecutor,
     RoundPeerFactory,
     run_backtests,
 )
@@ -43,7 +47,7 @@ from bot.evaluation.report_tables import ReportTable
 from bot.evaluation.score_report import RESAMPLES, ScoreReport, build_report
 from bot.evaluation.score_rows import ScoreRows
 from bot.evaluation.trial_report import TrialReportPlan, build_trial_report
-from bot.evaluation.trial_scores import ComparisonPlan, compare_methods, measure_reliability
+from bot.evaluation.trial_scores import ComparisonPlan, compare_methods, measure_reliability, rank_methods
 from bot.evaluation.trial_table import TrialTable, make_table_of_trials, parse_trial_records
 from bot.forecasting.parameter_fitting import best_parameters
 from bot.plugin_system.registry import Registry, with_all_members
@@ -90,6 +94,19 @@ class BacktestOptions:
         ),
     ] = ""
     yes: Annotated[bool, typer.Option("--yes", help="Accept the expected cost without asking.")] = False
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=256,
+            metavar="N",
+            help="Forecast in so many processes, each daemon.concurrency questions at a time; needs the extra cluster.",
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Forecast on the workers of this Dask scheduler, as tcp://host:8786."),
+    ] = None
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
     rows: Annotated[
         Path | None,
@@ -111,7 +128,13 @@ def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
         require_writable(path, name)
     if options.plot is not None:
         require_plot_file(options.plot)
+    _require_one_cluster(options)
     config, registry = load_config_and_plugins(ctx)
+    run_configured_backtest(config, registry, options)
+
+
+def run_configured_backtest(config: Config, registry: Registry, options: BacktestOptions) -> None:
+    """Run a backtest and write what it found; raises NotFoundError for a window without outcomes."""
     require_venue_archive(config, registry, options.venue)
     venue, archive = find_archive(config, registry, options.venue, options.rounds)
     names = split_names(options.forecasters)
@@ -124,6 +147,28 @@ def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFoundError(message)
     _write_backtest(options, result, names, venue=venue, random=random)
+
+
+def _require_one_cluster(options: BacktestOptions) -> None:
+    """Raise ConfigError for two executors, and for one that is not installed."""
+    if options.workers is not None and options.cluster is not None:
+        message = "--workers starts processes here, --cluster uses those of a scheduler: leave out one of the two"
+        raise ConfigError(message)
+    if (options.workers is not None or options.cluster is not None) and find_spec("distributed") is None:
+        message = "--workers and --cluster need Dask; install it with: pip install 'foxcast[cluster]'"
+        raise ConfigError(message)
+
+
+@asynccontextmanager
+async def _open_executor(options: BacktestOptions, threads: int) -> AsyncIterator[QuestionExecutor]:
+    """Open what runs the trials: this process, local workers, or a cluster."""
+    if options.workers is None and options.cluster is None:
+        yield LocalExecutor()
+        return
+    from bot.evaluation.dask_executor import open_cluster
+
+    async with open_cluster(options.cluster, workers=options.workers or 0, threads=threads) as executor:
+        yield executor
 
 
 def _write_backtest(
@@ -159,7 +204,7 @@ def _comparison_tables(table: TrialTable, names: Sequence[str], random: SeededRa
     first, others = names[0], [name for name in table.by_method if name != names[0]]
     plans = [ComparisonPlan(reference=other, methods=[first]) for other in others] if first in table.by_method else []
     compared = [compare_methods(table, plans, random, RESAMPLES)] if plans else []
-    return [*compared, measure_reliability(table)]
+    return [*compared, rank_methods(table), measure_reliability(table)]
 
 
 def _backtest_to_json(
@@ -230,19 +275,21 @@ def make_backtest_subject(
     """
     name, members = opened.forecaster.name, opened.forecaster.members
     training = forecaster_training(config, registry, name)
+    learner = training.learner
+    teachers = {*members, *(learner.other_forecasters if isinstance(learner, HistoryLearner) else ())}
     known: dict[datetime, FittedParameters | None] = {}
 
     def learn(past_round: Round) -> FittedParameters | None:
         before = past_round.as_of
         if before not in known:
-            pasts = history.resolved_forecasts(members, before) if members else ()
+            pasts = history.resolved_forecasts(teachers, before) if teachers else ()
             known[before] = best_parameters(name, training, [archive], before=before, pasts=pasts)
         return known[before]
 
     return BacktestSubject(
         configured_forecaster=opened.forecaster,
         fit_parameters=learn,
-        tool_factory=opened.tool_factory or (RoundPeerFactory(history) if members else None),
+        tool_factory=opened.tool_factory or (RoundPeerFactory(history) if opened.forecaster.reads_others else None),
         concurrency=config.daemon.concurrency if opened.forecaster.uses_models else 1,
         run=run,
     )
@@ -292,7 +339,7 @@ async def _run_backtest(run: _BacktestRun, options: BacktestOptions, names: Sequ
         paid = [one for one in subjects if one.configured_forecaster.uses_models]
         ledger = next((one.tool_factory.ledger for one in opened.values() if one.tool_factory is not None), None)
         if ledger is None:
-            return BacktestResult(scored=await _score_rounds(run, subjects, window, history), history=history)
+            return BacktestResult(scored=await _score_rounds(run, options, subjects, history=history), history=history)
         began, rounds = clock.now(), list(_rounds_in_window(run.archive, window))
         questions = [question.ref for one in rounds for question in one.questions]
         scopes = {one.configured_forecaster.name: {ref: one.record_scope(ref) for ref in questions} for one in paid}
@@ -300,7 +347,7 @@ async def _run_backtest(run: _BacktestRun, options: BacktestOptions, names: Sequ
             found = scopes[one.configured_forecaster.name]
             new = await count_unanswered_questions(one, found.values(), ledger)
             await _confirm_new_costs(opened[one.configured_forecaster.name], new, len(found), options=options, run=run)
-        scored = await _score_rounds(run, subjects, window, history)
+        scored = await _score_rounds(run, options, subjects, history=history)
         every = [scope for found in scopes.values() for scope in found.values()]
         return BacktestResult(
             scored=scored,
@@ -334,19 +381,21 @@ async def _confirm_new_costs(
 
 
 async def _score_rounds(
-    run: _BacktestRun, subjects: Sequence[BacktestSubject], window: BacktestWindow, history: BacktestHistory
+    run: _BacktestRun, options: BacktestOptions, subjects: Sequence[BacktestSubject], *, history: BacktestHistory
 ) -> Mapping[str, ScoreRows]:
     keys = run.archive.round_keys()
-    with progress_bars() as bars:
-        task = bars.add_task("rounds", total=len(keys))
-        return await run_backtests(
-            run.archive,
-            subjects,
-            window,
-            random=run.random,
-            progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),
-            history=history,
-        )
+    async with _open_executor(options, threads=max(one.concurrency for one in subjects)) as executor:
+        with progress_bars() as bars:
+            task = bars.add_task("rounds", total=len(keys))
+            return await run_backtests(
+                run.archive,
+                subjects,
+                BacktestWindow(first=options.first, last=options.last),
+                random=run.random,
+                progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),
+                history=history,
+                executor=executor,
+            )
 
 
 def print_experiment_costs(console: Console, costs: ExperimentCosts) -> None:

@@ -30,8 +30,6 @@ from bot.cli.daemon_requests import (
 from bot.cli.lookup import QUESTION_HELP, require_configured_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_number
-from bot.cli.portfolio import load_portfolio
 from bot.cli.read_only_plugins import open_read_only_plugins
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -46,7 +44,9 @@ from bot.core.errors import (
 from bot.core.operator_requests import ClosePositions, PositionToClose, WithdrawForecast
 from bot.core.orders import Account, Order, Position
 from bot.core.submissions import ExecutionMode, HoldDecision
+from bot.evaluation.account_holdings import load_portfolio
 from bot.evaluation.lookup import find_question, query_ledger
+from bot.evaluation.value_text import format_number
 from bot.execution.gate.execution_policy import paper_venues, venue_policy
 from bot.execution.gate.gate import Gate
 from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch

@@ -10,9 +10,9 @@ from typing import Protocol
 import typer
 
 from bot.app.app import BacktestForecaster, FoxcastApp
-from bot.cli.output.formatting import format_usd
 from bot.config.schema import Config
 from bot.core.errors import ConfigError, NotFoundError, StoreError
+from bot.evaluation.value_text import format_usd
 from bot.forecasting.cost_check import CostEstimateSource, expected_cost, missing_price_errors
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.store.ledger import open_read_only

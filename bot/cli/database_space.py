@@ -10,9 +10,9 @@ import typer
 
 from bot.cli.command_setup import load_command_config
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_bytes
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, StateFolderLockedError
+from bot.evaluation.value_text import format_bytes
 from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
 from bot.store.database import instance_lock
 from bot.store.database_sizes import StateSize, measure_state

@@ -13,10 +13,10 @@ from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
 from bot.cli.database_space import JsonOption, archive, prune, size, unarchive
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import NO_VALUE, format_age, format_bytes
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import NotFoundError
+from bot.evaluation.value_text import NO_VALUE, format_age, format_bytes
 from bot.execution.paper.accounting import find_faults
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.store import backups

@@ -12,10 +12,12 @@ import typer
 from bot.cli.options import CommandInvocation, options_from_dataclass
 from bot.core.child_process import child_command
 from bot.core.clock import SystemClock
+from bot.core.errors import ConfigError
 
 app = typer.Typer(add_completion=False)
 # Named as text: the engine does not import the simulator.
 DEMO_ENTRY_POINT = "bot.simulator.demo.__main__:main"
+SVG_SUFFIX = ".svg"
 DEMO_FOLDER = Path("state") / "demo"
 
 
@@ -40,12 +42,16 @@ class DemoOptions:
     plain: Annotated[bool, typer.Option("--plain", help="Print lines instead of a screen.")] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder of an earlier demo under another name.")] = False
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the last screen as a picture.")] = None
+    web: Annotated[bool, typer.Option("--web", help="Show the result in a browser at the end.")] = False
 
 
 @app.command()
 @options_from_dataclass(DemoOptions)
 def demo(ctx: typer.Context, options: DemoOptions) -> None:
     """Run a demo in a simulated world: no keys, no network, no real orders."""
+    if options.svg is not None and options.svg.suffix.lower() != SVG_SUFFIX:
+        message = f"--svg {options.svg}: the picture is SVG; name a file that ends in {SVG_SUFFIX}"
+        raise ConfigError(message)
     arguments = {
         "folder": str(options.folder),
         "program": ctx.ensure_object(CommandInvocation).program,
@@ -55,6 +61,7 @@ def demo(ctx: typer.Context, options: DemoOptions) -> None:
         "fast": options.fast,
         "plain": options.plain,
         "keep": options.keep,
+        "web": options.web,
         "svg": None if options.svg is None else str(options.svg),
     }
     arguments = {name: value for name, value in arguments.items() if value is not None}

@@ -20,15 +20,6 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import (
-    NO_VALUE,
-    QUANTILES,
-    format_minute,
-    format_percent,
-    order_options,
-    quantile_text,
-    truncate_text,
-)
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.forecasts import Forecast
 from bot.core.predictions import CurvePrediction, CurveShape, Prediction, QuestionShape
@@ -43,6 +34,15 @@ from bot.evaluation.forecast_diff import (
     trial_spread,
 )
 from bot.evaluation.lookup import find_forecast, find_forecasts, forecasts_by, preferred_forecaster, query_ledger
+from bot.evaluation.value_text import (
+    NO_VALUE,
+    QUANTILES,
+    format_minute,
+    format_percent,
+    order_options,
+    quantile_text,
+    truncate_text,
+)
 from bot.store.ledger import ReadOnlyState
 from bot.store.serialization import PREDICTIONS, format_timestamp, parse_timestamp
 

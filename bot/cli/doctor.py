@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from bot.cli.command_exit import ExitCode
 from bot.cli.doctor_checks import (
@@ -28,11 +27,11 @@ from bot.cli.doctor_checks import (
     clock_fault,
     live_venue_names,
     load_last_run,
+    print_findings,
 )
 from bot.cli.health_report import CheckFinding, CheckVerdict, check_conditions
 from bot.cli.options import CommandInvocation
-from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_age, format_bytes
+from bot.cli.output.console import print_json
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -40,6 +39,7 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, StoreError
 from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
+from bot.evaluation.value_text import format_age, format_bytes
 from bot.llm.roles import ModelRoles
 from bot.plugin_system.registry import Registry, load_registry, with_all_members
 from bot.store.backups import BACKUP_FOLDER, list_backups
@@ -99,6 +99,16 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
         yield from check_model_health(config, folder / LEDGER_FILE, now)
     yield from check_permissions(config, folder / LEDGER_FILE, now)
     yield from _check_live_venues(config, found, now)
+
+
+def _check_services(config_path: Path | None) -> list[CheckFinding]:
+    from bot.cli.online_checks import check_online
+
+    try:
+        config = load_config(config_path)
+        return asyncio.run(check_online(config, load_registry(config)))
+    except ConfigError:
+        return []  # reported by the other checks
 
 
 def _check_python() -> CheckFinding:
@@ -358,30 +368,23 @@ def _check_backup(path: Path, now: datetime) -> CheckFinding:
 app = typer.Typer(add_completion=False)
 
 
-COLUMNS = (TableColumn(""), TableColumn("check"), TableColumn("found", ColumnKind.TEXT))
-
-
-VERDICT_STYLES = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "bold red"}
-
-
 @app.command()
 def doctor(
     ctx: typer.Context,
     *,
+    online: Annotated[
+        bool, typer.Option("--online", help="Also ask venues, search engines and model providers: keys, addresses.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check this installation and suggest fixes."""
-    findings = [*run_checks(ctx.ensure_object(CommandInvocation).config_path, SystemClock().now())]
+    path = ctx.ensure_object(CommandInvocation).config_path
+    findings = [*run_checks(path, SystemClock().now()), *(_check_services(path) if online else ())]
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
-        stdout_console().print(make_table(COLUMNS, [_finding_cells(finding) for finding in findings]))
+        print_findings(findings)
     if any(finding.verdict is CheckVerdict.FAIL for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
     if any(finding.check == TRIALS_CHECK for finding in findings):
         raise typer.Exit(ExitCode.TRIALS_FAILED)
-
-
-def _finding_cells(finding: CheckFinding) -> tuple[Text, str, str]:
-    remedy = f"; {finding.remedy}" if finding.remedy else ""
-    return Text(finding.verdict.value, style=VERDICT_STYLES[finding.verdict]), finding.check, f"{finding.found}{remedy}"

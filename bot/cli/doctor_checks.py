@@ -5,15 +5,17 @@ The readiness of live venues is what the last run found.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from bot.cli.health_report import CheckFinding, CheckVerdict
-from bot.cli.output.formatting import format_age, format_minute
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, stdout_console
 from bot.cli.output.trial_text import RECENT_PERIOD, failures_summary, step_limit_warnings
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -29,6 +31,7 @@ from bot.core.errors import (
 from bot.core.interfaces import ModelProvider
 from bot.core.plain_text import suggest_names
 from bot.core.submissions import ExecutionMode, IntentState
+from bot.evaluation.value_text import format_age, format_minute
 from bot.execution.gate.execution_policy import venue_policies
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.execution.gate.readiness import READINESS_JOB, readiness_faults
@@ -48,6 +51,21 @@ from bot.store.ledger import ReadOnlyState, open_ledger_read_only, open_read_onl
 from bot.store.model_calls import ModelDemotion
 from bot.store.permissions import HaltEndCondition, PermissionStatus, PrincipalRecord, SubmissionHalt
 from bot.store.submission_queries import OrderFilter, OrderRow, list_orders
+
+_COLUMNS = (TableColumn(""), TableColumn("check"), TableColumn("found", ColumnKind.TEXT))
+_VERDICT_STYLES = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "bold red"}
+
+
+def print_findings(findings: Iterable[CheckFinding]) -> None:
+    """Print findings as a table, each with its remedy."""
+    stdout_console().print(make_table(_COLUMNS, [_finding_cells(finding) for finding in findings]))
+
+
+def _finding_cells(finding: CheckFinding) -> tuple[Text, str, str]:
+    remedy = f"; {finding.remedy}" if finding.remedy else ""
+    style = _VERDICT_STYLES[finding.verdict]
+    return Text(finding.verdict.value, style=style), finding.check, f"{finding.found}{remedy}"
+
 
 CONFIG_REMEDY = "correct config.toml"
 

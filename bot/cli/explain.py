@@ -22,22 +22,8 @@ from bot.cli.output.console import (
     print_heading,
     print_indented,
     print_json,
-    stdout_console,
-)
-from bot.cli.output.formatting import (
-    describe_changes,
-    describe_outcome,
-    describe_prediction,
-    describe_prediction_short,
-    format_decision,
-    format_minute,
-    format_predictions,
-    format_token_counts,
-    format_usage,
-    order_options,
-    score_cells,
     score_columns,
-    truncate_text,
+    stdout_console,
 )
 from bot.cli.output.trial_text import format_action, format_evidence
 from bot.cli.show import question_record_to_json
@@ -56,6 +42,20 @@ from bot.evaluation.explanation import (
 )
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.question_record import QuestionRecord, RecordedForecast
+from bot.evaluation.value_text import (
+    describe_changes,
+    describe_outcome,
+    describe_prediction,
+    describe_prediction_short,
+    format_decision,
+    format_minute,
+    format_predictions,
+    format_token_counts,
+    format_usage,
+    order_options,
+    score_cells,
+    truncate_text,
+)
 from bot.store.model_calls import CallState
 from bot.store.serialization import FORECAST, PREDICTIONS, QUESTION, SETUP, STEP, TRIAL, format_timestamp
 from bot.store.trials import LoggedStep, TrialRecord

@@ -27,8 +27,10 @@ from bot.core.values import Json
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.trial_history import table_forecasts
 from bot.evaluation.trial_table import read_trial_tables
-from bot.forecasting.parameter_fitting import fit_parameters
+from bot.forecasting.aggregation import ELSEWHERE_MEMBER
+from bot.forecasting.parameter_fitting import fit_parameters, read_history
 from bot.plugin_system.registry import Registry
+from bot.store.question_pairs import PairUse
 from bot.store.serialization import FITTED
 
 app = typer.Typer(add_completion=False)
@@ -115,16 +117,16 @@ class _FitRun:
             return self._table_history(learner)
         try:
             names = {self.options.name, *learner.other_forecasters}
-            return query_ledger(
-                self.config, lambda state: state.ledger.learning.read_resolved_forecasts(names, self.before)
-            )
+            use = PairUse(self.config.pairs.use)
+            return query_ledger(self.config, lambda state: read_history(state.ledger, names, self.before, pair_use=use))
         except NotFoundError:
             return []
 
     def _table_history(self, learner: HistoryLearner) -> list[ResolvedForecast]:
-        members = [*learner.other_forecasters]
-        methods = _read_methods(self.options.method or (), members)
         table = read_trial_tables(self.options.trials or ())
+        # A table need not say what other venues said.
+        members = [one for one in learner.other_forecasters if one != ELSEWHERE_MEMBER or one in table.by_method]
+        methods = _read_methods(self.options.method or (), members)
         archive = self.archive()
         if archive is not None:
             named = RoundForecasters(self.config, self.registry, archive)

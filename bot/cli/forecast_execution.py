@@ -1,5 +1,6 @@
 """One forecast that a person asked for: made in this process, or by the running daemon and followed in its ledger."""
 
+import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from bot.app.forecaster_requirements import search_unavailable_reason
 from bot.cli.daemon_requests import is_pending, read_refusal, sign_request
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import FreeForecast
-from bot.cli.output.formatting import format_minute
 from bot.cli.question_lookup import FoundQuestion
 from bot.config.schema import Config
 from bot.core.errors import (
@@ -31,6 +31,7 @@ from bot.core.forecasts import Forecast
 from bot.core.interfaces import Clock
 from bot.core.operator_requests import ForecastQuestion
 from bot.core.questions import Question
+from bot.evaluation.value_text import format_minute
 from bot.forecasting.forecast_run import REQUESTED_REASON, ConfiguredForecaster, NoAnswerError, begin_forecast
 from bot.forecasting.tool_factory import ToolFactory, is_backdated
 from bot.forecasting.trial_tools import question_cutoff
@@ -45,6 +46,8 @@ from bot.store.serialization import question_version
 
 T = TypeVar("T")
 
+# Seconds without a step after which a person sees what a forecast waits for.
+WAITING_NOTE_S = 15.0
 # Well below the age at which the trial tools would treat the cutoff as being in the past.
 MAX_SHARED_CUTOFF_AGE = timedelta(hours=1)
 
@@ -115,11 +118,31 @@ class LocalForecast:
         if run.running.trials:
             view.print_status(f"forecast {run.running.id} was interrupted; it is resumed")
         view.show_recorded([record for record in run.running.trials if record.trial is not None])
+        waiting = asyncio.create_task(self._report_waiting(view))
         try:
             return (await run.run()).id
         except NoAnswerError as error:
             await opened.ledger.forecasts.fail(run.running.id, why=str(error), at=opened.clock.now())
             raise _failure_cause(error) from error
+        finally:
+            waiting.cancel()
+
+    async def _report_waiting(self, view: ForecastView) -> None:
+        """Print what the forecast waits for while no step ends, each time after twice as long."""
+        clock, roles = self.app.clock, self.app.config.llm.roles
+        asked = ", ".join(
+            f"{name} = {role.model} (a call: at most {role.timeout_s:g} s)" for name, role in roles.items()
+        )
+        began_s, seen, wait_s = clock.monotonic(), view.moves, WAITING_NOTE_S
+        while True:
+            await clock.sleep(wait_s)
+            if view.moves != seen:
+                began_s, seen, wait_s = clock.monotonic(), view.moves, WAITING_NOTE_S
+                continue
+            quiet_s = clock.monotonic() - began_s
+            models = f"of the models {asked}, " if asked else ""
+            view.print_status(f"no step for {quiet_s:.0f} s: waiting for an answer {models}or of a tool")
+            wait_s = quiet_s
 
     async def _forecast_member(self, name: str, view: ForecastView) -> None:
         opened, question = self.app, self.question

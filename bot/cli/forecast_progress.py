@@ -13,7 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.cli.output.console import print_indented
-from bot.cli.output.formatting import (
+from bot.cli.output.trial_text import format_action, trial_end_text
+from bot.core.beliefs import ModelUsage, Step, StepAction
+from bot.core.errors import strip_error_type
+from bot.core.forecasts import Trial, TrialEnd
+from bot.core.predictions import CurveShape, Prediction
+from bot.core.questions import Question
+from bot.evaluation.value_text import (
     describe_changes,
     describe_prediction,
     describe_prediction_short,
@@ -21,12 +27,6 @@ from bot.cli.output.formatting import (
     format_usage,
     truncate_text,
 )
-from bot.cli.output.trial_text import format_action, trial_end_text
-from bot.core.beliefs import ModelUsage, Step, StepAction
-from bot.core.errors import strip_error_type
-from bot.core.forecasts import Trial, TrialEnd
-from bot.core.predictions import CurveShape, Prediction
-from bot.core.questions import Question
 from bot.forecasting.failures import failure_pattern
 from bot.store.trials import TrialRecord
 
@@ -104,6 +104,11 @@ class ForecastView:
         )
         with live:
             yield
+
+    @property
+    def moves(self) -> int:
+        """How many steps and ends of trials were shown."""
+        return sum(progress.number + (progress.end is not None) for progress in self._progress.values())
 
     def print_status(self, status: str) -> None:
         """Print what the forecast is waiting for."""

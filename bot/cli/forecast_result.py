@@ -13,7 +13,13 @@ from rich.text import Text
 
 from bot.cli.explain import explanation_to_json, unanswered_call_costs
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_indented
-from bot.cli.output.formatting import (
+from bot.cli.output.trial_text import trial_end_reasons, trial_end_text
+from bot.core.beliefs import Evidence, ModelUsage
+from bot.core.forecasts import Forecast, Trial
+from bot.core.predictions import BinaryPrediction, CurveShape, Prediction
+from bot.core.questions import Question
+from bot.evaluation.explanation import ForecastExplanation
+from bot.evaluation.value_text import (
     describe_prediction,
     describe_prediction_short,
     format_minute,
@@ -21,12 +27,6 @@ from bot.cli.output.formatting import (
     format_usage,
     order_options,
 )
-from bot.cli.output.trial_text import trial_end_reasons, trial_end_text
-from bot.core.beliefs import Evidence, ModelUsage
-from bot.core.forecasts import Forecast, Trial
-from bot.core.predictions import BinaryPrediction, CurveShape, Prediction
-from bot.core.questions import Question
-from bot.evaluation.explanation import ForecastExplanation
 from bot.forecasting.agent.answer_schema import prediction_distance
 from bot.forecasting.agent.belief_state import StartingPoint, find_starting_point
 from bot.forecasting.failures import describe_failures, failure_reason

@@ -13,14 +13,15 @@ import typer
 from rich.console import Console
 
 from bot.cli.command_exit import ExitCode, run_until_terminated
+from bot.cli.lab_paper import PaperOptions, report_paper
 from bot.cli.lab_trials import TrialsOptions, report_trials
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
-from bot.cli.output.formatting import NO_VALUE, format_number, format_usd
 from bot.cli.question_import import QuestionImportOptions, import_questions
 from bot.core.child_process import child_command
 from bot.core.errors import ConfigError, FoxcastError
+from bot.evaluation.value_text import NO_VALUE, format_number, format_usd
 
 COLUMNS = (
     TableColumn(""),
@@ -239,6 +240,13 @@ def questions(ctx: typer.Context, options: QuestionImportOptions) -> None:
 def trials(ctx: typer.Context, options: TrialsOptions) -> None:
     """Pool, calibrate, blend, score and compare the methods of tables of trials."""
     report_trials(ctx, options)
+
+
+@app.command()
+@options_from_dataclass(PaperOptions)
+def paper(ctx: typer.Context, options: PaperOptions) -> None:
+    """Recompute the tables of the BLF paper from its public trials, or repeat its experiments with your models."""
+    report_paper(ctx, options)
 
 
 def write_and_print_report(report: Mapping[str, Any], place: Path | None) -> None:

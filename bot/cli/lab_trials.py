@@ -27,6 +27,7 @@ from bot.core.interfaces import RoundArchive
 from bot.core.learning import Round
 from bot.core.predictions import BinaryPrediction
 from bot.evaluation.backtest import BacktestHistory, forecast_round
+from bot.evaluation.mixed_effects import require_mixed_effects
 from bot.evaluation.score_rows import TargetPredictions
 from bot.evaluation.trial_report import TrialReport, TrialReportPlan, build_trial_report
 from bot.evaluation.trial_table import (
@@ -70,6 +71,9 @@ class TrialsOptions:
     methods: Annotated[
         str, typer.Option(metavar="NAME,...", help="Only these methods of the tables; * stands for any characters.")
     ] = ""
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Fit mixed effects of methods and questions; needs the extra mixed.")
+    ] = False
     resamples: Annotated[int, typer.Option(min=100, max=100_000, metavar="N", help="Bootstrap resamples.")] = 2_000
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the resamples.")] = 1
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
@@ -86,9 +90,14 @@ def report_trials(ctx: typer.Context, options: TrialsOptions) -> None:
     if options.plot is not None:
         require_plot_file(options.plot)
         require_writable(options.plot, "--plot")
+    if options.mixed:
+        require_mixed_effects()
     table = _select_methods(read_trial_tables(options.tables), split_names(options.methods))
     plan = TrialReportPlan(
-        blend=split_names(options.blend), against=split_names(options.against), resamples=options.resamples
+        blend=split_names(options.blend),
+        against=split_names(options.against),
+        resamples=options.resamples,
+        mixed=options.mixed,
     )
     notes: list[str] = []
     if options.rounds is not None:

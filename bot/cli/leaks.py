@@ -29,7 +29,6 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import format_number
 from bot.cli.output.model_memory import memory_to_json, print_memory
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
@@ -45,6 +44,7 @@ from bot.evaluation.leak_audit import (
 from bot.evaluation.model_memory import MemoryReport, memory_on_record
 from bot.evaluation.planted_leaks import TESTED_LAYERS, LayerProof, LeakPlanting
 from bot.evaluation.seen_documents import DocumentKind, GuardLayer
+from bot.evaluation.value_text import format_number
 from bot.forecasting.services import ModelGateway
 from bot.net.client import RetryingHttpClient
 from bot.plugin_system.registry import Registry

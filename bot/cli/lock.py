@@ -1,8 +1,10 @@
 """`foxcast lock`, `unlock` and `locks`: exclude a question from forecasting and submission for a time."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,22 +14,24 @@ from bot.cli.daemon_requests import TokenFileOption, sign_request
 from bot.cli.lookup import QUESTION_HELP
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_day
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
-from bot.core.errors import ConfigError
+from bot.core.errors import ConfigError, MalformedDataError
 from bot.core.operator_requests import LockQuestion, UnlockQuestion
 from bot.core.questions import QuestionRef
 from bot.evaluation.lookup import find_question, query_ledger
+from bot.evaluation.value_text import format_day
 from bot.store.ledger import state_folder
-from bot.store.requests import send_request
+from bot.store.requests import pending_requests, send_request
 
 COLUMNS = (
     TableColumn("question", ColumnKind.TEXT),
     TableColumn("forecaster"),
     TableColumn("until"),
+    TableColumn("state"),
     TableColumn("reason", ColumnKind.TEXT),
 )
+ACTIVE = "active"
 FORECASTER_HELP = "Only for this forecaster; default: for all."
 
 lock_app, unlock_app, locks_app = (typer.Typer(add_completion=False) for _ in range(3))
@@ -90,24 +94,36 @@ def unlock(
 
 @locks_app.command()
 def locks(ctx: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List active locks and their reasons."""
-    now = SystemClock().now()
-    found = query_ledger(load_command_config(ctx), lambda records: records.ledger.schedule.locks(now))
+    """List active locks and their reasons, and requests that wait for the daemon."""
+    config, now = load_command_config(ctx), SystemClock().now()
+    active = query_ledger(config, lambda records: records.ledger.schedule.locks(now))
+    listed = [
+        *((str(one.ref), one.forecaster, one.until, one.reason, ACTIVE) for one in active),
+        *_waiting_requests(state_folder(config)),
+    ]
     if as_json:
+        names = ("ref", "forecaster", "until", "reason", "state")
         print_json(
-            [
-                {
-                    "ref": str(one.ref),
-                    "forecaster": one.forecaster,
-                    "until": one.until.isoformat() if one.until else None,
-                    "reason": one.reason,
-                }
-                for one in found
-            ]
+            [{**dict(zip(names, row, strict=True)), "until": row[2].isoformat() if row[2] else None} for row in listed]
         )
         return
-    rows = [(str(one.ref), one.forecaster or "all", format_day(one.until), one.reason) for one in found]
+    rows = [
+        (ref, forecaster or "all", format_day(until), state, reason) for ref, forecaster, until, reason, state in listed
+    ]
     stdout_console().print(make_table(COLUMNS, rows) if rows else "nothing is locked")
+
+
+def _waiting_requests(folder: Path) -> Iterator[tuple[str, str | None, datetime | None, str, str]]:
+    """Yield question, forecaster, end, reason and state of the locks and unlocks that the daemon has not done yet."""
+    for pending in pending_requests(folder):
+        try:
+            request = pending.read()
+        except MalformedDataError:
+            continue  # the daemon refuses it, and reports that
+        if isinstance(request, LockQuestion):
+            yield str(request.ref), request.forecaster, request.until, request.reason, "lock waits"
+        elif isinstance(request, UnlockQuestion):
+            yield str(request.ref), request.forecaster, None, "", "unlock waits"
 
 
 def _find_question_ref(config: Config, name: str) -> QuestionRef:

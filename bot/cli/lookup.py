@@ -20,21 +20,21 @@ FORECASTER_HELP = "With a question: the latest forecast by NAME."
 
 
 async def require_known_venue(records: ReadOnlyState, venue: str | None) -> None:
-    """Raise ConfigError, with the known names, for a venue that neither config nor the ledger knows; None passes."""
+    """Raise NotFoundError, with the known names, for a venue that neither config nor the ledger knows; None passes."""
     if venue is None or venue in records.config.venues:
         return
     chosen = QuestionFilter(venue=venue, limit=1)
     if not await records.ledger.questions.rows(chosen, now=SystemClock().now()):
-        raise ConfigError(unknown_venue_message(records.config, venue))
+        raise NotFoundError(unknown_venue_message(records.config, venue))
 
 
 def require_venue_archive(config: Config, registry: Registry, venue: str | None) -> None:
-    """Raise ConfigError, with the known names, for a venue without readable past rounds; None passes."""
+    """Raise NotFoundError for an unknown venue, ConfigError for one without readable past rounds; None passes."""
     with_archive = [spec.name for spec in registry.venues if spec.archive is not None]
     if venue is None or venue in with_archive:
         return
     if venue not in registry.venues and venue not in config.venues:
-        raise ConfigError(unknown_venue_message(config, venue, *with_archive))
+        raise NotFoundError(unknown_venue_message(config, venue, *with_archive))
     message = f"--venue {venue}: its past rounds cannot be read; {suggest_names(venue, with_archive)}"
     raise ConfigError(message)
 

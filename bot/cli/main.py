@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from bot.cli.command_exit import ExitCode, TerminatedBySignal, exit_code, exit_code_help
 from bot.cli.options import CommandInvocation
-from bot.cli.output.safe_output import redacted_streams
+from bot.cli.output.safe_output import OutputError, redacted_streams
 from bot.config.process_setup import configure_process
 from bot.core.errors import ConfigError, FoxcastError, describe_error_with_type
 from bot.core.plain_text import replace_invisible, suggest_names
@@ -42,8 +42,18 @@ COMMANDS: dict[str, CommandEntry] = {
         "bot.cli.run", "Run the daemon: find questions, forecast, submit, resolve and score; --once for one pass."
     ),
     "demo": CommandEntry("bot.cli.demo", "Run a demo in a simulated world: no keys, no network, no real orders."),
+    "init": CommandEntry(
+        "bot.cli.init", "Write a first configuration with key files, test both, and say the next commands."
+    ),
+    "serve": CommandEntry(
+        "bot.cli.serve",
+        "Answer questions of callers over HTTP, and serve results as JSON; nothing is submitted anywhere.",
+    ),
     "status": CommandEntry(
         "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
+    ),
+    "web": CommandEntry(
+        "bot.cli.web", "Show the dashboard in a browser, with the daemon or without it; it only reads."
     ),
     "questions": CommandEntry("bot.cli.questions", "List questions, soonest close first."),
     "show": CommandEntry("bot.cli.show", "Show one question: forecasts, belief steps, decisions, outcome and score."),
@@ -68,9 +78,14 @@ COMMANDS: dict[str, CommandEntry] = {
         "bot.cli.lab", "Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."
     ),
     "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
+    "pairs": CommandEntry(
+        "bot.cli.pairs", "List questions of different venues that may ask the same, and confirm or refuse them."
+    ),
     "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
     "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
-    "locks": CommandEntry("bot.cli.lock", "List active locks and their reasons.", "locks_app"),
+    "locks": CommandEntry(
+        "bot.cli.lock", "List active locks and their reasons, and requests that wait for the daemon.", "locks_app"
+    ),
     "portfolio": CommandEntry(
         "bot.cli.portfolio", "Show positions and profit of each account, paper and live, by market and forecaster."
     ),
@@ -117,7 +132,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "trust": CommandEntry(
         "bot.cli.trust", "Allow the plugin files and programs of ./config.toml to run as you; recorded once per folder."
     ),
-    "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
+    "prompts": CommandEntry("bot.cli.prompts", "List, show or copy the prompt files of forecasters."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),
     "service": CommandEntry("bot.cli.service", "Run the daemon as a service of systemd."),
@@ -179,7 +194,7 @@ app = typer.Typer(
     cls=CommandGroup,
     help="Foxcast forecasts questions of prediction markets and tournaments and records why.",
     epilog=exit_code_help(),
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     invoke_without_command=True,
 )
@@ -229,10 +244,10 @@ def _run_command(arguments: Sequence[str] | None) -> int:
     try:
         result = get_command(app).main([*call.arguments], prog_name="foxcast", standalone_mode=False, obj=call)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputError) as error:
         # The interpreter flushes stdout once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.PIPE
+        return ExitCode.PIPE if isinstance(error, BrokenPipeError) else _report_error(error, call)
     except SystemExit as end:
         # Typer caught the broken pipe first, and made stdout safe to flush.
         if isinstance(end.__context__, BrokenPipeError):
@@ -252,9 +267,19 @@ def _report_error(error: Exception, call: CommandInvocation) -> int:
         typer.echo(
             replace_invisible(redact_foreign_message("".join(traceback.format_exception(error)))), err=True, nl=False
         )
-    message, code = _error_line(error)
+    message, code = _undecodable_line(error, call) or _error_line(error)
     typer.echo(f"foxcast: {replace_invisible(message)}", err=True)
     return code
+
+
+def _undecodable_line(error: Exception, call: CommandInvocation) -> tuple[str, ExitCode] | None:
+    """Return the line for an argument that is no text and that nothing could work with, None for another error."""
+    if not isinstance(error, UnicodeEncodeError):
+        return None
+    found = next((text for text in call.arguments if text != text.encode(errors="replace").decode()), None)
+    if found is None:
+        return None
+    return f"the argument {os.fsencode(found)!r} is not UTF-8 text; type it again", ExitCode.USAGE
 
 
 def _error_line(error: Exception) -> tuple[str, ExitCode]:

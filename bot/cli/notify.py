@@ -11,7 +11,6 @@ from bot.alerts.alert_job import deliver_message
 from bot.cli.command_exit import ExitCode, exit_code
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import NO_VALUE, format_age
 from bot.cli.read_only_plugins import open_read_only_plugins
 from bot.config.schema import Config
 from bot.core.alerts import AlertLevel, NotificationMessage
@@ -20,6 +19,7 @@ from bot.core.errors import ConfigError, FoxcastError, NotFoundError, describe_e
 from bot.core.ids import derive_id
 from bot.core.plain_text import replace_invisible, suggest_names
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import NO_VALUE, format_age
 from bot.plugin_system.registry import Registry
 from bot.store.alerts import ChannelStatus
 from bot.store.ledger import ReadOnlyState

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
 from bot.cli.daemon_requests import TokenFileOption, submit_request, terminal_user
+from bot.cli.lookup import require_known_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import (
     ColumnKind,
@@ -25,7 +26,7 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import NO_VALUE, format_age, format_minute, format_number, format_predictions_short
+from bot.cli.output.lists import ListOptions, print_csv
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, NotFoundError, RequestRejectedError
@@ -33,6 +34,7 @@ from bot.core.operator_requests import AdoptIntent, CancelOrder
 from bot.core.orders import Order, OrderSide
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import NO_VALUE, format_age, format_minute, format_number, format_predictions_short
 from bot.execution.paper.paper_book import paper_book_path
 from bot.execution.paper.report import PaperOrderReport, read_order_reports
 from bot.store.intents import ORDER_SERIALIZER
@@ -276,7 +278,7 @@ MAX_ORDERS_SEARCHED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrdersOptions:
+class OrdersOptions(ListOptions):
     """Which orders are listed."""
 
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only at this venue.")] = None
@@ -286,7 +288,6 @@ class OrdersOptions:
     on_paper: Annotated[bool | None, typer.Option("--paper/--live", help="Only paper, or only live.")] = None
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The largest number of orders, newest first.")] = 50
     show_all: Annotated[bool, typer.Option("--all", help="Show all, without a limit.")] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
 
 @app.callback()
@@ -297,20 +298,25 @@ def orders(ctx: typer.Context, options: OrdersOptions) -> None:
         return
     now = SystemClock().now()
     limit = None if options.show_all else options.limit
-    asked = OrderFilter(now=now, venue=options.venue, open=options.is_open, limit=limit, paper=options.on_paper)
+    reads = None if options.needs_all else limit
+    asked = OrderFilter(now=now, venue=options.venue, open=options.is_open, limit=reads, paper=options.on_paper)
     found, count = _load_orders_and_count(load_command_config(ctx), asked)
+    if options.needs_all:
+        fitting = options.arrange(found, lambda one: order_to_json(one, now))
+        found, count = fitting[:limit], len(fitting)
     if left_out := count - len(found):
         # On stderr, so that JSON on stdout stays valid.
-        sys.stderr.write(f"the oldest {left_out} of {count} orders are not shown; see: foxcast orders --all\n")
-    if options.as_json:
+        which = "the last" if options.needs_all else "the oldest"
+        sys.stderr.write(f"{which} {left_out} of {count} orders are not shown; see: foxcast orders --all\n")
+    if options.as_json or options.as_csv:
         paper_reports = _load_paper_reports(load_command_config(ctx), found)
-        print_json([order_to_json(one, now, paper_reports.get(one.row.intent.id)) for one in found])
-        return
-    console = stdout_console()
-    if not found:
-        console.print("no open orders" if options.is_open else "no orders yet")
-        return
-    print_orders(console, found, now)
+        rows = [order_to_json(one, now, paper_reports.get(one.row.intent.id)) for one in found]
+        print_csv(rows) if options.as_csv else print_json(rows)
+    elif found:
+        print_orders(stdout_console(), found, now)
+    else:
+        nothing = "no order fits" if options.search else "no orders yet"
+        stdout_console().print("no open orders" if options.is_open else nothing)
 
 
 @app.command()
@@ -421,6 +427,7 @@ def _load_orders(config: Config, asked: OrderFilter) -> Sequence[OrderRow]:
 
 def _load_orders_and_count(config: Config, asked: OrderFilter) -> tuple[Sequence[OrderRow], int]:
     async def rows(records: ReadOnlyState) -> tuple[Sequence[OrderRow], int]:
+        await require_known_venue(records, asked.venue)
         return await records.ledger.submissions.readers.run(lambda database: list_and_count_orders(database, asked))
 
     return query_ledger(config, rows)

@@ -1,8 +1,7 @@
 """`foxcast portfolio`: cash, positions and profit of each account, from paper books or the last account readings."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,6 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import NO_VALUE, format_age, format_day, format_number
 from bot.cli.profit_report import (
     EQUITY_CSV_COLUMNS,
     MARKET_CSV_COLUMNS,
@@ -34,18 +32,12 @@ from bot.cli.profit_report import (
 )
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
-from bot.core.orders import Account, OpenOrder, Position
-from bot.core.questions import QuestionRef
+from bot.core.orders import Account
 from bot.core.redaction import redact_known_secrets
 from bot.core.submissions import ExecutionMode
-from bot.core.trading_profit import MILLIONTHS, EquityPoint, EquityReading, equity_points
-from bot.evaluation.account_profit import MONEY_TOLERANCE, AccountProfit, compute_account_profit
+from bot.evaluation.account_holdings import AccountHoldings, HeldPosition, load_portfolio
 from bot.evaluation.lookup import query_ledger
-from bot.execution.paper.paper_book import paper_book_path
-from bot.execution.paper.report import PaperBookReport, read_book_report
-from bot.store import submission_queries
-from bot.store.accounts import AccountKey
-from bot.store.ledger import ReadOnlyState
+from bot.evaluation.value_text import NO_VALUE, format_age, format_day, format_number
 from bot.store.serialization import format_timestamp
 
 SUM_COLUMNS = (TableColumn("sum"), TableColumn("amount", ColumnKind.NUMBER))
@@ -75,73 +67,6 @@ EVENT_COLUMNS = (
 
 # A table with so many columns is unreadable on a narrower terminal.
 MIN_TABLE_WIDTH = 110
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldPosition:
-    """A position with its question; ``marked_at`` is the time of its price."""
-
-    position: Position
-    title: str
-    event: str
-    marked_at: datetime | None
-
-    @property
-    def value(self) -> float:
-        """Proceeds of a sale now; 0 without a buyer."""
-        return self.position.shares * (self.position.mark or 0.0)
-
-    @property
-    def gain(self) -> float:
-        """Proceeds of a sale now less the cost."""
-        return self.value - self.position.paid
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountHoldings:
-    """The holdings of an account at a venue; without ``account`` only forecasts are submitted there.
-
-    ``capital`` is known for paper books only. ``titles`` covers all traded questions, ``points`` is the equity over
-    time, ``standing`` the number of open questions with a submitted forecast.
-    """
-
-    venue: str
-    mode: ExecutionMode
-    name: str
-    standing: int = 0
-    account: Account | None = None
-    positions: tuple[HeldPosition, ...] = ()
-    fees: float = 0.0
-    profit: AccountProfit = field(default_factory=AccountProfit)
-    points: tuple[EquityPoint, ...] = ()
-    titles: Mapping[QuestionRef, str] = field(default_factory=dict)
-    capital: float | None = None
-    begun_at: datetime | None = None
-    faults: tuple[str, ...] = ()
-
-    @property
-    def reserved(self) -> float:
-        """Cash reserved for open orders."""
-        return 0.0 if self.account is None else sum(order.reserves for order in self.account.orders)
-
-    @property
-    def value(self) -> float:
-        """Proceeds of a sale of all positions now."""
-        return sum(held.value for held in self.positions)
-
-    @property
-    def gain(self) -> float:
-        """Proceeds of a sale of all positions now less their cost."""
-        return sum(held.gain for held in self.positions)
-
-    @property
-    def by_event(self) -> Mapping[str, tuple[HeldPosition, ...]]:
-        """The positions of each event that has several."""
-        grouped: dict[str, list[HeldPosition]] = {}
-        for held in self.positions:
-            if held.event:
-                grouped.setdefault(held.event, []).append(held)
-        return {event: tuple(held) for event, held in grouped.items() if len(held) > 1}
 
 
 def print_holdings(console: Console, holdings: AccountHoldings, now: datetime) -> None:
@@ -294,9 +219,6 @@ def _position_cells(held: HeldPosition, now: datetime) -> tuple[str, ...]:
 app = typer.Typer(add_completion=False)
 
 
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 @app.command()
 def portfolio(
     ctx: typer.Context,
@@ -361,132 +283,3 @@ def _write_csv(path: Path, found: Sequence[AccountHoldings], *, history: bool) -
         message = f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
         raise ConfigError(message) from error
     return len(rows)
-
-
-async def load_portfolio(records: ReadOnlyState, venue: str | None, now: datetime) -> list[AccountHoldings]:
-    """Return the holdings of the configured accounts; empty accounts are left out."""
-    found = [await _load_holdings(records, name, now) for name in records.config.venues if venue in {None, name}]
-    return [one for one in found if one is not None]
-
-
-async def _load_holdings(records: ReadOnlyState, venue: str, now: datetime) -> AccountHoldings | None:
-    mode, name = records.config.mode_of(venue), records.config.venues[venue].account
-    submissions, path = records.ledger.submissions, paper_book_path(records.folder, venue)
-    standing = await submissions.readers.run(
-        lambda database: submission_queries.count_standing_forecasts(database, venue, name)
-    )
-    report = await read_book_report(path, at=now) if mode is ExecutionMode.PAPER and path.exists() else None
-    account = (
-        await records.ledger.readings.last(venue, name, paper=mode is ExecutionMode.PAPER)
-        if report is None
-        else report.account
-    )
-    if account is None:
-        return AccountHoldings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
-    account = await _with_known_questions(records, venue, account)
-    fees = await submissions.readers.run(lambda database: submission_queries.total_fees(database, venue, name))
-    profit, points, titles = await _load_profit(
-        records, AccountKey(venue=venue, account=name, paper=mode is ExecutionMode.PAPER), account, report
-    )
-    return AccountHoldings(
-        venue=venue,
-        mode=mode,
-        name=name,
-        standing=standing,
-        account=account,
-        positions=await _load_positions(records, account, report),
-        fees=fees if report is None else report.fees,
-        profit=profit,
-        points=points,
-        titles=titles,
-        capital=None if report is None else report.capital,
-        begun_at=None if report is None else report.begun_at,
-        faults=() if report is None else (*report.faults, *_profit_contradictions(profit, report)),
-    )
-
-
-async def _load_profit(
-    records: ReadOnlyState, key: AccountKey, account: Account, report: PaperBookReport | None
-) -> tuple[AccountProfit, tuple[EquityPoint, ...], Mapping[QuestionRef, str]]:
-    """Return the profit of the orders of an account, its equity over time, and the titles of traded questions."""
-    ledger = records.ledger
-    # The report of a paper book lacks whether pairs are redeemed; its last account reading has it.
-    last = await ledger.readings.last(key.venue, key.account, paper=key.paper)
-    redeems = account.redeems or (last is not None and last.redeems)
-    found = await ledger.profits.record(key, _BEGINNING, redeems=redeems)
-    refs = {one.ref for one in found.book.contracts}
-    known = await ledger.submissions.readers.run(
-        lambda database: submission_queries.read_question_headings(database, refs)
-    )
-    points = equity_points([*_starting_reading(report), *found.readings], found.book, found.fees)
-    profit = compute_account_profit(
-        found.book,
-        account,
-        points,
-        venue_gains=found.venue_gains,
-        comment_fees=sum(fee for _, fee in found.fees) / MILLIONTHS,
-        paper=key.paper,
-    )
-    return profit, points, {ref: subject.title for ref, subject in known.items()}
-
-
-def _starting_reading(report: PaperBookReport | None) -> list[EquityReading]:
-    """Return the starting capital of a paper book as a reading; a live account starts with its first reading."""
-    if report is None:
-        return []
-    before = report.begun_at - timedelta(microseconds=1)
-    return [EquityReading(at=before, until=before, cash=report.capital, equity=report.capital)]
-
-
-def _profit_contradictions(profit: AccountProfit, report: PaperBookReport) -> Iterator[str]:
-    """Yield a message if a paper book booked another gain than its orders add up to; pending payouts are left out."""
-    waiting = {one.contract for one in report.account.positions} & {
-        one.contract for one in profit.markets if one.closed_at is not None
-    }
-    if not waiting and abs(report.realised - profit.realised) >= MONEY_TOLERANCE:
-        yield f"it realised {report.realised:+.2f}, but its orders add up to {profit.realised:+.2f}"
-
-
-async def _with_known_questions(records: ReadOnlyState, venue: str, account: Account) -> Account:
-    """Return the account with the questions of its contracts, for venues that report contracts only."""
-    name = records.config.venues[venue].account
-    held: list[Position | OpenOrder] = [*account.positions, *account.orders]
-    contracts = {one.contract for one in held if one.ref is None}
-    known = await records.ledger.submissions.readers.run(
-        lambda database: submission_queries.read_traded_contracts(database, venue, name, contracts)
-    )
-
-    def add_question(one: Position) -> Position:
-        found = known.get(one.contract) if one.ref is None else None
-        return one if found is None else replace(one, ref=found.ref, option=one.option or found.option)
-
-    def add_order_question(one: OpenOrder) -> OpenOrder:
-        found = known.get(one.contract) if one.ref is None else None
-        return one if found is None else replace(one, ref=found.ref)
-
-    return replace(
-        account,
-        positions=tuple(add_question(one) for one in account.positions),
-        orders=tuple(add_order_question(one) for one in account.orders),
-    )
-
-
-async def _load_positions(
-    records: ReadOnlyState, account: Account, report: PaperBookReport | None
-) -> tuple[HeldPosition, ...]:
-    refs = [position.ref for position in account.positions if position.ref is not None]
-    known = await records.ledger.submissions.readers.run(
-        lambda database: submission_queries.read_question_headings(database, refs)
-    )
-
-    def make_held_position(position: Position) -> HeldPosition:
-        subject = known.get(position.ref) if position.ref is not None else None
-        key = (position.contract, position.leg.value)
-        return HeldPosition(
-            position=position,
-            title=subject.title if subject else "",
-            event=(report.events.get(key, "") if report else "") or (subject.event if subject else ""),
-            marked_at=report.marked_at.get(key) if report else account.at,
-        )
-
-    return tuple(make_held_position(position) for position in account.positions)

@@ -30,7 +30,6 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import describe_prediction_short, format_predictions_short, order_options
 from bot.cli.read_only_plugins import open_read_only_plugins
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -42,6 +41,7 @@ from bot.core.orders import Account, Order
 from bot.core.permissions import ArmRecord
 from bot.core.predictions import QuestionShape
 from bot.core.submissions import ExecutionMode, HoldDecision, Intent, SendDecision
+from bot.evaluation.value_text import describe_prediction_short, format_predictions_short, order_options
 from bot.execution.gate.decision_context import DecisionContext
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policy
 from bot.execution.gate.gate import Gate

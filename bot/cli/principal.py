@@ -9,10 +9,10 @@ import typer
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
 from bot.cli.daemon_requests import TokenFileOption, submit_request
 from bot.cli.output.console import TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_minute
 from bot.core.operator_requests import AddPrincipal, RevokePrincipal
 from bot.core.permissions import UserRole
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import format_minute
 from bot.execution.gate.access_control import create_token, hash_token
 from bot.store.serialization import format_timestamp
 

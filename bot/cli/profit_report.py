@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
-from bot.cli.output.formatting import NO_VALUE, format_day, format_minute, format_number
 from bot.core.questions import QuestionRef
 from bot.core.trading_profit import EquityPoint
 from bot.evaluation.account_profit import AccountProfit, MarketProfit
+from bot.evaluation.value_text import NO_VALUE, format_day, format_minute, format_number
 from bot.store.serialization import format_timestamp
 
 MARKET_TABLE_COLUMNS = (

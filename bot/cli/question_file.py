@@ -59,10 +59,13 @@ def parse_moment(value: object) -> datetime:
     """Return a date, a time or its text as a time, UTC unless it has an offset; raises ValueError with the format."""
     try:
         parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
+        if isinstance(parsed, datetime):
+            aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+            # In UTC it must still be in a year from 1 to 9999.
+            aware.astimezone(UTC)
+            return aware
+    except (ValueError, OverflowError):
         parsed = None
-    if isinstance(parsed, datetime):
-        return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     if isinstance(parsed, date):
         return datetime(parsed.year, parsed.month, parsed.day, tzinfo=UTC)
     message = f"should be a time such as 2026-12-31 or 2026-12-31T18:00:00Z, not {str(value)[:40]!r}"
@@ -290,6 +293,10 @@ MAX_BYTES = 1024 * 1024
 MAX_KEY_CHARS = 80
 
 
+# So much an error shows at most: lines, and characters of a key and of its fault.
+MAX_FAULTS, MAX_FAULT_CHARS = 30, 300
+
+
 # No valid key has more than three parts, and the time of the parser grows with the square of their number.
 _KEY_PART = r"(?:[\w-]++|\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+')"
 
@@ -385,8 +392,11 @@ def _fault_lines(path: Path | str, faults: list[ErrorDetails]) -> list[str]:
     lines: dict[KeyPath, str] = {}
     for fault in faults:
         key = known_key(QuestionTable, fault["loc"])
-        lines.setdefault(key, ": ".join(filter(None, (str(path), dotted_key(key), _fault_text(key, fault)))))
-    return [*lines.values()]
+        shown = (str(path), dotted_key(key)[:MAX_FAULT_CHARS], _fault_text(key, fault)[:MAX_FAULT_CHARS])
+        lines.setdefault(key, ": ".join(filter(None, shown)))
+    found = [*lines.values()]
+    more = [f"{path}: and {len(found) - MAX_FAULTS} more faults"] if len(found) > MAX_FAULTS else []
+    return [*found[:MAX_FAULTS], *more]
 
 
 def _fault_text(key: KeyPath, fault: ErrorDetails) -> str:

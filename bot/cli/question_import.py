@@ -14,7 +14,15 @@ import typer
 
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.output.console import stdout_console
-from bot.cli.question_file import FILE_VENUE, QuestionTable, parse_moment, read_text, title_to_key, validate_question
+from bot.cli.question_file import (
+    FILE_VENUE,
+    MAX_FAULT_CHARS,
+    QuestionTable,
+    parse_moment,
+    read_text,
+    title_to_key,
+    validate_question,
+)
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, MalformedDataError
 from bot.core.learning import TrainingExample
@@ -91,15 +99,20 @@ def _read_file(ctx: typer.Context, path: Path, venue: str | None, now: datetime)
     if suffix not in {".csv", ".jsonl"}:
         message = f"{path}: name a .csv, .jsonl or .json file"
         raise ConfigError(message)
-    rows = _csv_rows(text) if suffix == ".csv" else _json_rows(path, text)
+    rows = _csv_rows(path, text) if suffix == ".csv" else _json_rows(path, text)
     for number, row in rows:
         yield _read_example(f"{path} line {number}", row, now)
 
 
-def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a CSV file as tables of question files; empty cells are left out."""
     reader = csv.DictReader(io.StringIO(text))
-    for row in reader:
+    try:
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        message = f"{path} line {reader.line_num}: is not valid CSV: {error}"
+        raise MalformedDataError(message) from error
+    for number, row in rows:
         plain: dict[str, Any] = {name: value for name, value in row.items() if name and value}
         shape: dict[str, Any] = {name: plain.pop(name) for name in SHAPE_CELLS if name in plain}
         if "options" in plain:
@@ -108,7 +121,7 @@ def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             shape["range"] = [_number_or_text(part) for part in plain.pop("range").split(LIST_SEPARATOR)]
         if "crowd" in plain:
             plain["crowd"] = {"probability": _number_or_text(plain["crowd"])}
-        yield reader.line_num, {**plain, **({"shape": shape} if shape else {})}
+        yield number, {**plain, **({"shape": shape} if shape else {})}
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -117,7 +130,7 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             message = f"{path} line {number}: is not valid JSON: {error}"
             raise MalformedDataError(message) from error
         if not isinstance(row, dict):
@@ -135,7 +148,7 @@ def _number_or_text(text: str) -> float | str:
 
 def _read_example(place: str, row: Mapping[str, Any], now: datetime) -> TrainingExample:
     given = dict(row)
-    missing = [name for name in ("asked_at", "resolved_at", "outcome") if given.get(name) in {None, ""}]
+    missing = [name for name in ("asked_at", "resolved_at", "outcome") if given.get(name) in (None, "")]
     if missing:
         message = f"{place}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         raise MalformedDataError(message)
@@ -151,7 +164,7 @@ def _read_example(place: str, row: Mapping[str, Any], now: datetime) -> Training
             resolved_at=parse_moment(known_at),
         )
     except ValueError as error:
-        message = f"{place}: {str(error).removeprefix(f'{FILE_VENUE}:')}"
+        message = f"{place}: {str(error).removeprefix(f'{FILE_VENUE}:')[:MAX_FAULT_CHARS]}"
         raise MalformedDataError(message) from error
     if question.as_of is None or not question.as_of < resolution.resolved_at <= now:
         message = f"{place}: resolved_at should be after asked_at and not in the future"
@@ -166,7 +179,7 @@ def _parse_outcome(question: Question, given: object) -> Outcome:
         return VoidOutcome(text)
     if isinstance(question.shape, ChoiceShape):
         if text not in question.shape.options:
-            message = f"outcome: {text!r} is none of the options {', '.join(question.shape.options)}"
+            message = f"outcome: {text[:80]!r} is none of the options {', '.join(question.shape.options)}"
             raise ValueError(message)
         return ChoiceOutcome(text)
     if not isinstance(question.shape, BinaryShape):
@@ -176,7 +189,7 @@ def _parse_outcome(question: Question, given: object) -> Outcome:
         return BinaryOutcome(float(text.casefold() in TRUE_WORDS))
     value = _number_or_text(text)
     if isinstance(value, str) or not 0.0 <= value <= 1.0:
-        message = f"outcome: should be yes, no, annulled or a number from 0 to 1, not {text!r}"
+        message = f"outcome: should be yes, no, annulled or a number from 0 to 1, not {text[:80]!r}"
         raise ValueError(message)
     return BinaryOutcome(value)
 
@@ -193,7 +206,7 @@ def _read_venue_history(path: Path, text: str, registry: Registry, venue: str | 
         raise ConfigError(message)
     try:
         raw = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = f"{path}: is not valid JSON: {error}"
         raise MalformedDataError(message) from error
     yield from chosen[0](raw)

@@ -10,16 +10,18 @@ from bot.cli.command_setup import load_command_config
 from bot.cli.lookup import require_known_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.cli.output.formatting import format_day, format_percent, format_predictions_short
+from bot.cli.output.lists import ListOptions, print_csv
 from bot.core.clock import SystemClock
 from bot.core.forecasts import Forecast
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import format_day, format_percent, format_predictions_short
 from bot.store.ledger import ReadOnlyState
 from bot.store.questions import QuestionFilter, QuestionRow, QuestionState
 from bot.store.serialization import PREDICTIONS
 
 app = typer.Typer(add_completion=False)
 
+MAX_QUESTIONS = 100_000
 COLUMNS = (
     TableColumn("question", ColumnKind.TEXT),
     TableColumn("title", ColumnKind.TITLE),
@@ -32,14 +34,13 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionsOptions:
+class QuestionsOptions(ListOptions):
     """Which questions are listed."""
 
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only this venue.")] = None
     source: Annotated[str | None, typer.Option(metavar="NAME", help="Only this source.")] = None
     state: Annotated[QuestionState | None, typer.Option(help="Only open, closed or resolved questions.")] = None
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The largest number of questions.")] = 50
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+    limit: Annotated[int, typer.Option(min=1, max=MAX_QUESTIONS, help="The largest number of questions.")] = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +56,27 @@ class ListedQuestion:
 def questions(ctx: typer.Context, options: QuestionsOptions) -> None:
     """List questions, soonest close first."""
     config, now = load_command_config(ctx), SystemClock().now()
-    chosen = QuestionFilter(venue=options.venue, source=options.source, state=options.state, limit=options.limit)
-    found = query_ledger(config, lambda records: list_questions(records, chosen, now))
-    if options.as_json:
-        print_json([_question_to_json(item, now) for item in found])
+    found = query_ledger(config, lambda records: list_questions(records, options, now))
+    if options.as_json or options.as_csv:
+        rows = [_question_to_json(item, now) for item in found]
+        print_csv(rows) if options.as_csv else print_json(rows)
         return
     console = stdout_console()
     console.print(make_table(COLUMNS, [_question_cells(item, now) for item in found]))
     console.print("show one with: foxcast show QUESTION" if found else "no question fits")
 
 
-async def list_questions(records: ReadOnlyState, chosen: QuestionFilter, now: datetime) -> list[ListedQuestion]:
-    """Return the chosen questions with their forecasts; raises ConfigError for an unknown venue."""
-    await require_known_venue(records, chosen.venue)
+async def list_questions(records: ReadOnlyState, options: QuestionsOptions, now: datetime) -> list[ListedQuestion]:
+    """Return the chosen questions with their forecasts; raises NotFoundError for an unknown venue."""
+    await require_known_venue(records, options.venue)
     ledger = records.ledger
+    limit = MAX_QUESTIONS if options.needs_all else options.limit
+    chosen = QuestionFilter(venue=options.venue, source=options.source, state=options.state, limit=limit)
+    rows = await ledger.questions.rows(chosen, now=now)
+    if options.needs_all:
+        rows = options.arrange(rows, lambda row: _row_to_json(row, now))[: options.limit]
     found = []
-    for row in await ledger.questions.rows(chosen, now=now):
+    for row in rows:
         primary = await _primary_forecaster(records, row)
         found.append(ListedQuestion(row, await ledger.forecasts.latest(row.ref, primary) if primary else None))
     return found
@@ -97,7 +103,14 @@ def _question_cells(item: ListedQuestion, now: datetime) -> tuple[str, ...]:
 
 
 def _question_to_json(item: ListedQuestion, now: datetime) -> dict[str, Any]:
-    row = item.row
+    return {
+        **_row_to_json(item.row, now),
+        "forecast": item.forecast.id if item.forecast else None,
+        "predictions": PREDICTIONS.plain(item.forecast.predictions) if item.forecast else None,
+    }
+
+
+def _row_to_json(row: QuestionRow, now: datetime) -> dict[str, Any]:
     return {
         "ref": str(row.ref),
         "title": row.title,
@@ -109,6 +122,4 @@ def _question_to_json(item: ListedQuestion, now: datetime) -> dict[str, Any]:
         "crowd": row.crowd,
         "targets": row.targets,
         "resolved": row.resolved,
-        "forecast": item.forecast.id if item.forecast else None,
-        "predictions": PREDICTIONS.plain(item.forecast.predictions) if item.forecast else None,
     }

@@ -27,12 +27,11 @@ from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import unconfirmed_forecasts_message
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, progress_bars, stdout_console
-from bot.cli.output.formatting import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.cli.output.score_report import print_kinds
 from bot.cli.output.trial_text import failures_exit_code, failures_summary
-from bot.cli.score import print_total_scores, rows_by_forecaster, rule_scores_by_forecaster
+from bot.cli.score import print_total_scores
+from bot.cli.serve import serve_web
 from bot.config.schema import Config
-from bot.config.secrets import read_api_token
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, FoxcastError, StoreError
 from bot.core.forecasts import Forecast
@@ -43,7 +42,9 @@ from bot.core.questions import SINGLE_TARGET
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
 from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason, JobRun
 from bot.daemon.service import handle_signals, log_stop, run_daemon, run_jobs_once
+from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
 from bot.evaluation.score_report import kind_reports
+from bot.evaluation.value_text import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch
 from bot.jobs.job import DaemonJob
 from bot.plugin_system.discovery import BUILT_IN_CONFIG
@@ -428,35 +429,10 @@ async def _run_daemon_once(app_opener: AppOpener, limits: DaemonLimits) -> tuple
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
             jobs = [*opened.jobs(), *opened.price_watches()]
             await record.record_start(opened.clock.now())
-            async with _serve_web(opened):
+            async with serve_web(opened, opened.config.serve.forecaster):
                 end = await run_daemon(jobs, clock=opened.clock, limits=limits, record=record, stop=opened.stopping)
             await record.record_end(end, opened.clock.now())
             return end, opened.reopening.is_set() and not interrupted
-
-
-@asynccontextmanager
-async def _serve_web(opened: FoxcastApp) -> AsyncIterator[None]:
-    """Answer others at the configured address while the block runs; at none without one."""
-    section = opened.config.web
-    if section.address is None:
-        yield
-        return
-    from bot.daemon.web_server import serve_app
-    from bot.web.app import create_web_app
-    from bot.web.watched_state import WatchedState
-
-    state = WatchedState(
-        config=opened.config,
-        folder=opened.folder,
-        ledger=opened.ledger,
-        clock=opened.clock,
-        clock_skew=opened.execution.live_readiness.clock_skew,
-    )
-    token = None if section.token_file is None else read_api_token(section.token_file)
-    host, port = section.address
-    async with serve_app(create_web_app(state, token=token), host, port) as listening:
-        log.info("health and metrics", address=f"http://{host}:{listening}/healthz")
-        yield
 
 
 async def _execute_pass(

@@ -19,7 +19,6 @@ from bot.cli.options import ROUNDS_HELP, options_from_dataclass, parse_date
 from bot.cli.output.belief_plot import require_plot_file
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
-from bot.cli.output.formatting import NO_VALUE, describe_outcome, format_day, format_interval, format_number
 from bot.cli.output.report_tables import print_report_tables
 from bot.cli.output.score_report import print_kinds
 from bot.config.schema import Config
@@ -27,7 +26,6 @@ from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
 from bot.core.outcomes import (
     CHOICE_BASELINE,
-    CROWD_RULE_PREFIX,
     CURVE_BASELINE,
     BinaryOutcome,
     VoidOutcome,
@@ -36,14 +34,15 @@ from bot.core.outcomes import (
 from bot.core.plain_text import suggest_names
 from bot.core.predictions import BinaryPrediction
 from bot.evaluation.group_scores import GroupScore, score_group, score_groups
+from bot.evaluation.ledger_scores import VenueScoreRow, rows_by_forecaster, rule_scores_by_forecaster
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.score_report import build_report, kind_reports
 from bot.evaluation.score_rows import (
-    NO_ROUND,
     BinaryScoreRow,
     RuleScoreRow,
 )
 from bot.evaluation.trial_scores import reliability_table
+from bot.evaluation.value_text import NO_VALUE, describe_outcome, format_day, format_interval, format_number
 from bot.plugin_system.registry import Registry
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 from bot.store.ledger import ReadOnlyState
@@ -244,14 +243,6 @@ class LedgerScoreRequest:
     plot: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VenueScoreRow:
-    """A scored prediction of the ledger: the venue, and the row that reports are made from."""
-
-    venue: str
-    row: BinaryScoreRow
-
-
 def print_ledger_scores(config: Config, request: LedgerScoreRequest) -> None:
     """Score recorded forecasts and print it; a ledger without outcomes is not an error."""
     since = _start_of_day(request.since)
@@ -296,48 +287,6 @@ async def _load_scores(
     standings = [] if score_filter.paper else await venues.standings(score_filter.venue)
     venue_data = (await venues.scored(score_filter), standings, await venues.unscored(score_filter))
     return await scores.read_binary_columns(score_filter), await scores.read_non_binary_scores(score_filter), venue_data
-
-
-def rows_by_forecaster(columns: ResolvedBinaryColumns) -> dict[str, list[VenueScoreRow]]:
-    """Return the scored predictions of each forecaster, by name; the bootstrap resamples clusters."""
-    found: dict[str, list[VenueScoreRow]] = {}
-    for index, forecaster in enumerate(columns.forecaster):
-        ref = columns.ref[index]
-        row = BinaryScoreRow(
-            round=columns.batch[index] or NO_ROUND,
-            family=columns.family[index],
-            source=columns.source[index],
-            series=f"{ref.venue}:{columns.source[index]}/{columns.series[index] or ref.key}",
-            horizon_days=columns.horizon_days[index],
-            probability=columns.probability[index],
-            outcome=columns.outcome[index],
-            crowd=columns.crowd[index],
-        )
-        found.setdefault(forecaster, []).append(VenueScoreRow(ref.venue, row))
-    return dict(sorted(found.items()))
-
-
-def rule_scores_by_forecaster(non_binary: Sequence[NonBinaryScores]) -> dict[str, list[RuleScoreRow]]:
-    """Return the scored choices and curves of each forecaster, by name."""
-    found: dict[str, list[RuleScoreRow]] = {}
-    for item in non_binary:
-        row = RuleScoreRow(
-            round=item.batch or NO_ROUND,
-            kind=item.kind,
-            family=item.family,
-            source=item.source,
-            series=f"{item.ref.venue}:{item.source}/{item.series or item.ref.key}",
-            horizon_days=item.horizon_days,
-            scores={rule: value for rule, value in item.values.items() if not rule.startswith(CROWD_RULE_PREFIX)},
-            crowd_scores={
-                rule.removeprefix(CROWD_RULE_PREFIX): value
-                for rule, value in item.values.items()
-                if rule.startswith(CROWD_RULE_PREFIX)
-            },
-        )
-        if row.scores:
-            found.setdefault(item.forecaster, []).append(row)
-    return dict(sorted(found.items()))
 
 
 def print_total_scores(console: Console, name: str, scored: Sequence[VenueScoreRow], random: SeededRandom) -> None:

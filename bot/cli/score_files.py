@@ -8,7 +8,6 @@ from bot.app.venues import find_archive
 from bot.cli.output.calibration_plot import draw_calibration
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, write_json
-from bot.cli.output.formatting import format_number
 from bot.cli.output.report_tables import print_report_tables
 from bot.cli.output.score_report import print_report
 from bot.config.schema import Config
@@ -19,6 +18,7 @@ from bot.evaluation.score_report import RESAMPLES, ScoreReport, build_report
 from bot.evaluation.score_rows import ScoredForecastFile, group_files, score_forecast_files
 from bot.evaluation.trial_scores import ComparisonPlan, compare_methods, measure_reliability
 from bot.evaluation.trial_table import TrialTable, make_table_of_trials, round_rows
+from bot.evaluation.value_text import format_number
 from bot.plugin_system.registry import Registry
 
 FILE_COLUMNS = (

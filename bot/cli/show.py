@@ -16,21 +16,8 @@ from bot.cli.output.console import (
     print_heading,
     print_indented,
     print_json,
-    stdout_console,
-)
-from bot.cli.output.formatting import (
-    describe_outcome,
-    describe_prediction_short,
-    format_decision,
-    format_minute,
-    format_prediction,
-    format_predictions,
-    format_predictions_short,
-    format_usage,
-    order_options,
-    score_cells,
     score_columns,
-    truncate_text,
+    stdout_console,
 )
 from bot.cli.output.trial_text import format_action, format_evidence
 from bot.core.beliefs import Belief, Step
@@ -41,6 +28,19 @@ from bot.core.predictions import CurveShape, Prediction
 from bot.core.questions import Question
 from bot.evaluation.lookup import FORECAST_ID, find_question, query_ledger
 from bot.evaluation.question_record import QuestionRecord, RecordedForecast, load_question_record
+from bot.evaluation.value_text import (
+    describe_outcome,
+    describe_prediction_short,
+    format_decision,
+    format_minute,
+    format_prediction,
+    format_predictions,
+    format_predictions_short,
+    format_usage,
+    order_options,
+    score_cells,
+    truncate_text,
+)
 from bot.store.ledger import ReadOnlyState
 from bot.store.questions import QuestionState
 from bot.store.serialization import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL

@@ -14,17 +14,18 @@ import typer
 from rich.console import Console
 
 from bot.cli.command_setup import load_command_config
-from bot.cli.costs import TodayCosts, load_today_costs, today_lines, today_to_json
+from bot.cli.costs import today_lines, today_to_json
 from bot.cli.health_report import HealthReport, check_lines, load_health_report, problem_lines, report_to_json
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
-from bot.cli.output.formatting import format_age
 from bot.cli.output.trial_text import RECENT_PERIOD, failures_exit_code, failures_summary, step_limit_warnings
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import StoreError
 from bot.core.plain_text import replace_invisible
 from bot.core.submissions import ExecutionMode, IntentState
+from bot.evaluation.cost_report import TodayCosts, load_today_costs
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import format_age
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.store import permissions
 from bot.store.backups import BACKUP_FOLDER, LedgerBackup, list_backups

@@ -14,7 +14,6 @@ from bot.cli.lookup import FORECAST_HELP
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import print_json
 from bot.cli.output.files import require_writable, write_text_atomically
-from bot.cli.output.formatting import describe_changes, describe_prediction
 from bot.cli.output.trial_text import format_action
 from bot.core.beliefs import Step
 from bot.core.forecasts import TranscriptEntry, TranscriptFigure, TrialTranscript
@@ -23,6 +22,7 @@ from bot.core.predictions import BinaryPrediction, QuestionShape
 from bot.core.redaction import redact_known_secrets
 from bot.evaluation.explanation import ForecastExplanation, load_explanation
 from bot.evaluation.lookup import query_ledger
+from bot.evaluation.value_text import describe_changes, describe_prediction
 from bot.plugin_system.registry import Registry
 from bot.store.forecasts import ForecastTrace
 from bot.store.ledger import ReadOnlyState

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from bot.config.alert_schema import AlertsSection, NotifierTable
 from bot.config.base_schema import ConfigName, ConfigSection, HostName, Hours, ModelName, PluginTable, Seconds
+from bot.config.serve_schema import ServeSection
 from bot.config.sources import ConfigSources
 from bot.config.venue_schema import VenueTable
 from bot.config.web_schema import WebSection
@@ -157,6 +158,30 @@ class PolicySection(ConfigSection):
     """Withdraw a submitted forecast that has been stale for `min_gap_h` hours and was not renewed."""
 
 
+class PairsSection(ConfigSection):
+    """How questions of different venues that ask the same are found and used.
+
+    No model is asked unless one plays the role ``matcher``. Prices of pairs inform forecasts; nothing is ever traded or
+    netted because of them.
+    """
+
+    enabled: bool = True
+    """Look for pairs where several venues are in use."""
+
+    use: Literal["confirmed", "judged", "matched"] = "confirmed"
+    """Whose prices forecasters get: pairs that a person confirmed; `judged`: also those that the model of the role
+    `matcher` calls the same; `matched`: also those that are the same by all checks of their titles and dates."""
+
+    every_s: Seconds = 900.0
+    """Seconds between passes that match questions and compare the prices of pairs."""
+
+    questions: int = Field(default=2000, ge=10, le=20_000)
+    """Open questions of each venue that are compared, soonest close first."""
+
+    judged_per_pass: int = Field(default=10, ge=0, le=1000)
+    """Pairs that the model of the role `matcher` judges in one pass."""
+
+
 class CalibrationMode(StrEnum):
     """How forecasts are corrected: not at all, or by calibrators that passed the calibration gate."""
 
@@ -238,7 +263,8 @@ class ForecasterTable(PluginTable):
     """Independent trials of one forecast; unset: as many as the forecaster recommends."""
 
     aggregate: Literal["logit-mean", "mean", "median", "shrink"] = "logit-mean"
-    """How trials are combined; `shrink` moves their mean towards the market price or the base rate."""
+    """How trials are combined; `shrink` moves their mean towards the market price or the base rate where they disagree,
+    by weights that are tuned on what had resolved before."""
 
     steps: int | None = Field(default=None, ge=1, le=10_000)
     """Steps of one trial; unset: as many as the forecaster needs."""
@@ -439,6 +465,9 @@ class Config(ConfigSection):
     web: WebSection = WebSection()
     """Where the daemon answers others."""
 
+    serve: ServeSection = ServeSection()
+    """Who may ask for forecasts there, and read results as JSON."""
+
     limits: LimitsSection = LimitsSection()
     """The limits of one trial of a forecaster."""
 
@@ -447,6 +476,9 @@ class Config(ConfigSection):
 
     calibration: CalibrationSection = CalibrationSection()
     """Whether forecasts are corrected by outcomes."""
+
+    pairs: PairsSection = PairsSection()
+    """How questions of different venues that ask the same are found and used."""
 
     venues: dict[ConfigName, VenueTable] = Field(default_factory=dict)
     """One table for each venue to be used."""
@@ -486,6 +518,7 @@ class Config(ConfigSection):
                 "state": sources.folder / self.state.expanduser(),
                 "plugin_files": tuple(sources.folder / file.expanduser() for file in self.plugin_files),
                 "web": self.web.located(sources.folder),
+                "serve": self.serve.located(sources.folder),
             }
         )
         located._sources = sources  # noqa: SLF001 - an attribute of this class

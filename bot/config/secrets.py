@@ -6,7 +6,7 @@ They are never read from an argument.
 import importlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +25,11 @@ def read_secret(key: KeyPath, place: str, problems: ConfigFaults) -> str:
     if str(key[-1]).endswith(KEYRING_SUFFIX):
         return _read_keyring_secret(key, place, problems)
     return _read_secret_file(key, Path(place), problems)
+
+
+def find_variable(names: Sequence[str], environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the first of these variables that is set and not empty, None for none."""
+    return next((name for name in names if environ.get(name)), None)
 
 
 def _read_secret_file(key: KeyPath, path: Path, problems: ConfigFaults) -> str:

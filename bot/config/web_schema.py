@@ -33,13 +33,16 @@ def _require_address(text: str) -> str:
 
 
 class WebSection(ConfigSection):
-    """Where the daemon answers others: health and metrics; without ``listen`` nowhere."""
+    """Where the daemon answers others: the dashboard, health and metrics; without ``listen`` nowhere."""
 
     listen: Annotated[str, AfterValidator(_require_address)] | None = None
     """Host and port, such as `127.0.0.1:8420`; another host than this machine needs `token_file`. Unset: off."""
 
     token_file: Path | None = None
     """A file of mode 600 with the token that every request must carry (`Authorization: Bearer ...`); unset: none."""
+
+    hosts: tuple[str, ...] = ()
+    """Further names under which browsers reach the server, such as that of a proxy; any other name is refused."""
 
     @property
     def address(self) -> tuple[str, int] | None:

@@ -224,6 +224,16 @@ class AdoptFolder(SignedFields):
     kind: Literal["adopt_folder"] = "adopt_folder"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidePair(SignedFields):
+    """State whether two questions ask the same; ``texts`` is the digest of what the person was shown."""
+
+    pair: str
+    texts: str
+    confirmed: bool
+    kind: Literal["decide_pair"] = "decide_pair"
+
+
 PrivilegedRequest = (
     ArmVenue
     | DisarmVenue
@@ -235,6 +245,7 @@ PrivilegedRequest = (
     | AdoptIntent
     | WithdrawForecast
     | AdoptFolder
+    | DecidePair
 )
 # Each is signed by the requester.
 SignedRequest = UnlockQuestion | ForecastQuestion | ClosePositions | PrivilegedRequest

@@ -38,6 +38,7 @@ from bot.core.interfaces import (
     WriteClient,
 )
 from bot.core.research import SeriesModel, SourcePolicy
+from bot.core.setup_choices import SetupChoice
 from bot.core.venue_http import RateLimit
 
 if TYPE_CHECKING:
@@ -151,10 +152,16 @@ class BaseSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigurableSpec(BaseSpec, Generic[S]):
-    """The base of specs with a table in config.toml, ``[<table>.<name>]``, that has settings."""
+    """The base of specs with a table in config.toml, ``[<table>.<name>]``, that has settings.
+
+    `foxcast init` offers the ``setup`` choices of venues and model providers. It enables what is for a ``first_config``
+    without a question, because it needs no key: forecasters, and where a model is used, search engines and data.
+    """
 
     table: ClassVar[PluginTableName]
     settings: type[S]
+    setup: tuple[SetupChoice, ...] = ()
+    first_config: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

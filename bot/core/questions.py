@@ -64,11 +64,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdForecast:
-    """The belief of others: a market price or community forecast of one question at one moment."""
+    """The belief of others: a market price or community forecast of one question at one moment.
+
+    ``spread`` is the difference between the best prices of buyers and sellers, in probability, and ``liquidity`` what
+    the venue reports under that name, in its currency; None where the venue has none.
+    """
 
     prediction: Prediction
     at: datetime
     explanation: str = ""
+    spread: float | None = None
+    liquidity: float | None = None
 
     def __post_init__(self) -> None:
         """Check the time zone."""

@@ -1,14 +1,15 @@
 """Backtests. Each past round is forecast with only what had resolved before its due date, then scored."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from bot.core.beliefs import Step, ToolResult
+from bot.core.beliefs import PriorSource, Step, ToolResult
 from bot.core.clock import SystemClock
 from bot.core.concurrency import map_concurrently
 from bot.core.errors import ServiceUnavailableError
@@ -18,16 +19,29 @@ from bot.core.interfaces import Clock, RandomStreams, RoundArchive
 from bot.core.language_models import CostAttribution
 from bot.core.learning import FittedParameters, ResolvedForecast, Round
 from bot.core.outcomes import Resolution
+from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json
 from bot.evaluation.score_rows import ScoreRows, TargetPredictions, score_round
-from bot.forecasting.aggregation import PEER_FORECASTS, combine_trials, has_enough_trials
+from bot.forecasting.aggregation import (
+    ELSEWHERE_MEMBER,
+    PEER_FORECASTS,
+    PoolingMethod,
+    combine_trials,
+    has_enough_trials,
+)
 from bot.forecasting.failures import explain_too_few_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster, WarmStart
-from bot.forecasting.parameter_fitting import allows_training
-from bot.forecasting.peers import STUCK_REASON, PeerForecast, has_not_moved, peer_result
+from bot.forecasting.parameter_fitting import allows_training, elsewhere_past
+from bot.forecasting.peers import STUCK_REASON, PeerForecast, elsewhere_forecast, has_not_moved, peer_result
+from bot.forecasting.question_matching import match_questions, read_features
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.forecasting.trial_tools import GuardedTrialContext, TrialContextFactory, hide_late_crowd, question_cutoff
+from bot.forecasting.tuned_shrinkage import shrinkage_examples, tune_shrinkage
+from bot.store.question_pairs import PairedPrice, fit_prediction
+
+if TYPE_CHECKING:
+    from bot.stats.aggregation import SpreadWeight
 
 log = structlog.get_logger()
 
@@ -85,6 +99,7 @@ class BacktestHistory:
 
     rounds: list[Round] = field(default_factory=list)
     forecasts: dict[tuple[str, str], RoundForecasts] = field(default_factory=dict)
+    _pairs: dict[str, Mapping[QuestionRef, Sequence[Question]]] = field(default_factory=dict)
 
     def record(self, a_round: Round, forecaster: str, made: RoundForecasts) -> None:
         """Keep the forecasts of a round."""
@@ -95,6 +110,9 @@ class BacktestHistory:
     def find_forecast(self, forecaster: str, question: Question) -> PeerForecast | str:
         """Return what a forecaster said of a question in the newest round, or why it is not used."""
         a_round = self.rounds[-1]
+        if forecaster == ELSEWHERE_MEMBER:
+            cutoff = question_cutoff(question, a_round.as_of)
+            return elsewhere_forecast(question, self._paired_prices(a_round, question), cutoff=cutoff)
         made = self.forecasts.get((forecaster, a_round.key))
         keys = [(question.ref, target.key) for target in question.targets]
         if made is None or not all(key in made.predictions for key in keys):
@@ -109,7 +127,45 @@ class BacktestHistory:
         )
 
     def resolved_forecasts(self, forecasters: Collection[str], before: datetime) -> list[ResolvedForecast]:
-        """Return the forecasts by these forecasters of targets whose outcome was known before the moment."""
+        """Return the forecasts by these forecasters of targets whose outcome was known before the moment.
+
+        With ``elsewhere`` among them, also what prices of the same questions in the same round said.
+        """
+        found = self._forecasts_by(forecasters, before)
+        if ELSEWHERE_MEMBER not in forecasters:
+            return found
+        rounds = {question.ref: one for one in self.rounds for question in one.questions}
+        last = {(past.resolution.ref, past.resolution.target): past for past in found}
+        prices = ((past, self._paired_prices(rounds[past.question.ref], past.question)) for past in last.values())
+        return [*found, *(elsewhere_past(past, [one.prediction for one in known]) for past, known in prices if known)]
+
+    def resolved_trials(self, forecaster: str, before: datetime) -> list[tuple[ResolvedForecast, Sequence[Trial]]]:
+        """Return the same for one forecaster, each with the trials of the question."""
+        trials = {
+            ref: those
+            for (name, _), made in self.forecasts.items()
+            if name == forecaster
+            for ref, those in made.trials.items()
+        }
+        return [(past, trials.get(past.question.ref, ())) for past in self._forecasts_by([forecaster], before)]
+
+    def _paired_prices(self, a_round: Round, question: Question) -> list[PairedPrice]:
+        """Return the prices of questions of the same round that ask the same, of before the cutoff.
+
+        Nobody judged these pairs, so only those count that are the same by all checks.
+        """
+        if a_round.key not in self._pairs:
+            self._pairs[a_round.key] = pair_round(a_round)
+        cutoff = question_cutoff(question, a_round.as_of)
+        return [
+            PairedPrice(ref=other.ref, title=other.title, prediction=prediction, at=other.crowd.at)
+            for other in self._pairs[a_round.key].get(question.ref, ())
+            if other.crowd is not None
+            and other.crowd.at <= cutoff
+            and (prediction := fit_prediction(other.crowd.prediction, question)) is not None
+        ]
+
+    def _forecasts_by(self, forecasters: Collection[str], before: datetime) -> list[ResolvedForecast]:
         return [
             ResolvedForecast(
                 forecast=derive_id("backtest", forecaster, str(question.ref)),
@@ -126,6 +182,17 @@ class BacktestHistory:
             for question, resolution in _known_resolutions(a_round, before)
             if (resolution.ref, resolution.target) in made.predictions and allows_training(question)
         ]
+
+
+def pair_round(a_round: Round) -> Mapping[QuestionRef, Sequence[Question]]:
+    """Return for each question of a round those that are the same by all checks, but of another source."""
+    questions = {question.ref: question for question in a_round.questions if question.crowd is not None}
+    today, found = a_round.as_of.date(), defaultdict[QuestionRef, list[Question]](list)
+    for match in match_questions([read_features(question, today=today) for question in questions.values()]):
+        if match.is_exact:
+            found[match.first].append(questions[match.second])
+            found[match.second].append(questions[match.first])
+    return found
 
 
 def _known_resolutions(a_round: Round, before: datetime) -> Iterator[tuple[Question, Resolution]]:
@@ -185,11 +252,13 @@ async def run_backtests(
     random: RandomStreams,
     progress: Callable[[str], None],
     history: BacktestHistory,
+    executor: "QuestionExecutor | None" = None,
 ) -> dict[str, ScoreRows]:
     """Return the scored rows of all rounds in the window that have outcomes, each question by the rules for its kind.
 
-    Members come before the forecasters that build on them; what each of them says goes into the history. Raises
-    LeakError if what a forecaster learned reaches beyond a round's moment.
+    Members come before the forecasters that build on them; what each of them says goes into the history. Without an
+    executor everything runs in this process. Raises LeakError if what a forecaster learned reaches beyond a round's
+    moment.
     """
     found = {one.configured_forecaster.name: ScoreRows(binary=[], by_rule=[]) for one in subjects}
     for key in archive.round_keys():
@@ -198,7 +267,7 @@ async def run_backtests(
             continue
         for subject in subjects:
             name = subject.configured_forecaster.name
-            made = await forecast_round(a_round, subject, random=random)
+            made = await forecast_round(a_round, subject, random=random, executor=executor, history=history)
             history.record(a_round, name, made)
             scored = score_round(a_round, made.predictions)
             found[name].binary.extend(scored.binary)
@@ -207,60 +276,45 @@ async def run_backtests(
     return found
 
 
-async def forecast_round(a_round: Round, subject: BacktestSubject, *, random: RandomStreams) -> RoundForecasts:
+async def forecast_round(
+    a_round: Round,
+    subject: BacktestSubject,
+    *,
+    random: RandomStreams,
+    executor: "QuestionExecutor | None" = None,
+    history: BacktestHistory | None = None,
+) -> RoundForecasts:
     """Return the forecasts of a forecaster for all questions of a round that it can answer.
 
-    Raises LeakError if what it learned reaches beyond the round's moment, ServiceUnavailableError for no answer at all.
+    Where its trials are shrunk, the weights are tuned on what the history knew before the round. Raises LeakError if
+    what it learned reaches beyond the round's moment, ServiceUnavailableError for no answer at all.
     """
-    return await _RoundBacktest(a_round, subject, subject.fit_parameters(a_round), random).collect_forecasts()
+    task = QuestionTask(subject=subject, as_of=a_round.as_of, fitted=subject.fit_parameters(a_round), random=random)
+    found = await (executor or LocalExecutor()).run_questions(task, a_round.questions)
+    forecaster, rules = subject.configured_forecaster, None
+    if forecaster.pool is PoolingMethod.SHRINK and forecaster.trials > 1 and history is not None:
+        pasts = history.resolved_trials(forecaster.name, a_round.as_of)
+        rules = tune_shrinkage([*shrinkage_examples(pasts, before=a_round.as_of)])
+    return _combine_round(a_round, forecaster, found, rules)
 
 
-@dataclass(frozen=True, slots=True)
-class _RoundBacktest:
-    """One forecaster before one round; the trial context checks that what it learned is older than the round."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionTask:
+    """One forecaster before the questions of one round: all that their trials need, so they may run elsewhere.
 
-    round: Round
+    The trial context checks that ``fitted``, what the forecaster learned, is older than ``as_of``.
+    """
+
     subject: BacktestSubject
+    as_of: datetime
     fitted: FittedParameters | None
     random: RandomStreams
-    unanswered: Counter[str] = field(default_factory=Counter)
 
-    async def collect_forecasts(self) -> RoundForecasts:
-        questions = self.round.questions
-        found = await map_concurrently(self._run_trials, questions, places=self.subject.concurrency)
-        trials = {question.ref: trials for question, trials in zip(questions, found, strict=True) if trials}
-        self._report_unanswered(len(questions))
-        predictions = {
-            (question.ref, target): prediction
-            for question in questions
-            if question.ref in trials
-            for target, prediction in combine_trials(
-                question, trials[question.ref], self.subject.configured_forecaster.pool
-            ).items()
-        }
-        return RoundForecasts(predictions, trials)
-
-    def _report_unanswered(self, asked: int) -> None:
-        """Log how many questions have no forecast and why; raises ServiceUnavailableError if none has one."""
-        if not self.unanswered:
-            return
-        count = sum(self.unanswered.values())
-        why = self.unanswered.most_common(1)[0][0]
-        if count == asked:
-            name = self.subject.configured_forecaster.name
-            message = f"{name} answered none of the {asked} questions of {self.round.key}: {why}"
-            raise ServiceUnavailableError(message)
-        log.warning("questions without a forecast", round=self.round.key, count=count, of=asked, mostly=why)
-
-    async def _run_trials(self, question: Question) -> Sequence[Trial]:
-        """Return the trials of a question; none where too few of them count."""
+    async def run_trials(self, question: Question) -> Sequence[Trial]:
+        """Return all trials of a question, also those that do not count."""
         forecaster = self.subject.configured_forecaster
         warm = WarmStart(clock=self.subject.clock, seconds=forecaster.warm_start_s if forecaster.uses_models else 0.0)
-        trials = await warm.run_trials(partial(self._run_trial, question, warm), range(1, forecaster.trials + 1))
-        if has_enough_trials(trials, wanted=forecaster.trials, share=forecaster.min_trial_share):
-            return trials
-        self.unanswered[explain_too_few_trials(trials, wanted=forecaster.trials)] += 1
-        return ()
+        return await warm.run_trials(partial(self._run_trial, question, warm), range(1, forecaster.trials + 1))
 
     async def _run_trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
         forecaster = self.subject.configured_forecaster
@@ -268,7 +322,7 @@ class _RoundBacktest:
             question,
             GuardedTrialContext(
                 forecast=self.subject.seed_name(question.ref),
-                cutoff=question_cutoff(question, self.round.as_of),
+                cutoff=question_cutoff(question, self.as_of),
                 trial=number,
                 fitted=self.fitted,
                 random=self.random,
@@ -295,6 +349,51 @@ class _RoundBacktest:
             ),
             guarded=not subject.configured_forecaster.clairvoyant,
         )
+
+
+class QuestionExecutor(Protocol):
+    """Runs the trials of many questions: in this process, or on other machines."""
+
+    async def run_questions(self, task: QuestionTask, questions: Sequence[Question]) -> Sequence[Sequence[Trial]]:
+        """Return the trials of each question, in the order of the questions; the first failure cancels the rest."""
+        ...
+
+
+class LocalExecutor:
+    """Runs everything in this process, as many questions at a time as the forecaster's concurrency."""
+
+    async def run_questions(self, task: QuestionTask, questions: Sequence[Question]) -> Sequence[Sequence[Trial]]:
+        """Return the trials of each question."""
+        return await map_concurrently(task.run_trials, questions, places=task.subject.concurrency)
+
+
+def _combine_round(
+    a_round: Round,
+    forecaster: ConfiguredForecaster,
+    found: Sequence[Sequence[Trial]],
+    rules: "Mapping[PriorSource, SpreadWeight] | None",
+) -> RoundForecasts:
+    """Return the forecasts that the trials of a round's questions make; too few trials make none.
+
+    Logs how many questions have no forecast and why; raises ServiceUnavailableError if none has one.
+    """
+    trials: dict[QuestionRef, Sequence[Trial]] = {}
+    predictions: dict[tuple[QuestionRef, str], Prediction] = {}
+    unanswered = Counter[str]()
+    for question, those in zip(a_round.questions, found, strict=True):
+        if not has_enough_trials(those, wanted=forecaster.trials, share=forecaster.min_trial_share):
+            unanswered[explain_too_few_trials(those, wanted=forecaster.trials)] += 1
+            continue
+        trials[question.ref] = those
+        combined = combine_trials(question, those, forecaster.pool, rules=rules)
+        predictions |= {(question.ref, target): prediction for target, prediction in combined.items()}
+    if unanswered:
+        asked, count, why = len(found), unanswered.total(), unanswered.most_common(1)[0][0]
+        if count == asked:
+            message = f"{forecaster.name} answered none of the {asked} questions of {a_round.key}: {why}"
+            raise ServiceUnavailableError(message)
+        log.warning("questions without a forecast", round=a_round.key, count=count, of=asked, mostly=why)
+    return RoundForecasts(predictions, trials)
 
 
 async def _discard_step(warm: WarmStart, _number: int, _step: Step) -> None:

@@ -55,11 +55,12 @@ def score_group(rows: Sequence[BinaryScoreRow], rng: Generator) -> GroupScore:
         base_rate=mean_outcome(outcomes),
         brier=float(scores.mean()),
         brier_index=score_interval(confidence_intervals(drawn)[0], count_clusters(rows)),
-        crowd=_compare_with_crowd([row for row in rows if row.crowd is not None], rng),
+        crowd=compare_with_crowd([row for row in rows if row.crowd is not None], rng),
     )
 
 
-def _compare_with_crowd(rows: Sequence[BinaryScoreRow], rng: Generator) -> CrowdComparison | None:
+def compare_with_crowd(rows: Sequence[BinaryScoreRow], rng: Generator) -> CrowdComparison | None:
+    """Compare forecaster and crowd on rows that all have a crowd; None without rows."""
     if not rows:
         return None
     outcomes = [row.outcome for row in rows]

@@ -33,6 +33,7 @@ from bot.forecasting.tools.base import LeakGuards, ToolContext
 from bot.forecasting.trial_memory import FilterCounts, TrialMemory, TrialOpening
 from bot.forecasting.trial_tools import RecordedTrialContext, TrialModels, TrialTool
 from bot.store.ledger import Ledger
+from bot.store.question_pairs import PairUse
 
 TESTED_LAYERS = (GuardLayer.DATES, GuardLayer.CONTENT, GuardLayer.CLAMP, GuardLayer.ADDRESSES)
 PLANTED_CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
@@ -220,6 +221,8 @@ class LeakPlanting:
             forecasts=self.ledger.forecasts,
             related=self.ledger.question_history,
             learning=self.ledger.learning,
+            pairs=self.ledger.question_pairs,
+            pair_use=PairUse.CONFIRMED,
             charge=charge,
             has_summariser=False,
         )

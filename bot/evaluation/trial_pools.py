@@ -12,7 +12,7 @@ import numpy as np
 
 from bot.core.beliefs import PriorSource
 from bot.core.interfaces import RandomStreams
-from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
+from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable, named_columns
 from bot.evaluation.score_report import DATASET_FAMILY, MARKET_FAMILY, ScoreInterval
 from bot.evaluation.trial_scores import MEAN_INDEX, IndexScorer, question_cluster
 from bot.evaluation.trial_table import EventKey, TrialRow, TrialTable
@@ -71,11 +71,11 @@ def pool_trials(table: TrialTable, random: RandomStreams) -> ReportTable | None:
         most = max((len(row.trials) for row in found.values()), default=0)
         if most < 2:
             continue
-        events, trials = [*found], _trial_array([row.trials for row in found.values()], most)
+        events, trials = [*found], trial_array([row.trials for row in found.values()], most)
         prior = np.array([np.nan if row.price is None else row.price for row in found.values()])
         scorer = IndexScorer.of_events(table, events)
         for count in range(1, most + 1):
-            drawn = _draw_trials(trials, count, random.stream(f"pool {name} {count}"))
+            drawn = draw_trials(trials, count, random.stream(f"pool {name} {count}"))
             for pool, combine in POOLS.items():
                 indices = [scorer.indices(combine(one, prior)) for one in drawn]
                 rows.append({"method": name, "pool": pool, "trials": count, **_spread_over_draws(indices)})
@@ -86,12 +86,7 @@ def pool_trials(table: TrialTable, random: RandomStreams) -> ReportTable | None:
     return ReportTable(
         key="pools",
         title="Pools of trials",
-        columns=(
-            ReportColumn("method", "method"),
-            ReportColumn("pool", "pool"),
-            ReportColumn("trials", "trials"),
-            *INDEX_COLUMNS,
-        ),
+        columns=(*named_columns("method", "pool", "trials"), *INDEX_COLUMNS),
         rows=rows,
         notes=(
             (
@@ -104,7 +99,7 @@ def pool_trials(table: TrialTable, random: RandomStreams) -> ReportTable | None:
     )
 
 
-def _trial_array(trials: Sequence[Sequence[float]], most: int) -> FloatArray:
+def trial_array(trials: Sequence[Sequence[float]], most: int) -> FloatArray:
     """Return trials as (most, events), NaN where an event has fewer."""
     found = np.full((most, len(trials)), np.nan)
     for column, values in enumerate(trials):
@@ -112,7 +107,7 @@ def _trial_array(trials: Sequence[Sequence[float]], most: int) -> FloatArray:
     return found
 
 
-def _draw_trials(trials: FloatArray, count: int, rng: np.random.Generator) -> list[FloatArray]:
+def draw_trials(trials: FloatArray, count: int, rng: np.random.Generator) -> list[FloatArray]:
     """Return draws of ``count`` trials of each event without replacement; one draw where all are used."""
     if count == len(trials):
         return [trials]
@@ -181,7 +176,7 @@ def calibrate_methods(table: TrialTable) -> ReportTable:
     return ReportTable(
         key="calibration",
         title="Calibration",
-        columns=(ReportColumn("method", "method"), ReportColumn("calibration", "calibration"), *INDEX_COLUMNS),
+        columns=(*named_columns("method", "calibration"), *INDEX_COLUMNS),
         rows=rows,
         notes=(
             (
@@ -252,11 +247,9 @@ def blend_methods(table: TrialTable, members: Sequence[str]) -> tuple[list[Trial
         for event in (one for one in events if one.round == day):
             rows += _blend_rows(table, event, fitted)
     columns = (
-        ReportColumn("round", "round"),
+        *named_columns("round"),
         ReportColumn("examples", "known outcomes"),
-        ReportColumn("blocks", "blocks"),
-        ReportColumn("source", "source"),
-        ReportColumn("kind", "kind"),
+        *named_columns("blocks", "source", "kind"),
         *(ReportColumn(name, f"weight of {name}", 3) for name in members),
     )
     notes = (

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from bot.core.errors import NotFoundError
 from bot.core.interfaces import RandomStreams
+from bot.evaluation.mixed_effects import fit_mixed_effects
 from bot.evaluation.report_tables import ReportTable
 from bot.evaluation.trial_pools import (
     BLEND_METHOD,
@@ -20,6 +21,7 @@ from bot.evaluation.trial_scores import (
     decompose_methods,
     measure_diversity,
     measure_reliability,
+    rank_methods,
     score_methods,
     summarise_methods,
 )
@@ -30,11 +32,12 @@ BLEND_METHODS = (BLEND_METHOD, PRIOR_BLEND_METHOD, EQUAL_BLEND_METHOD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialReportPlan:
-    """What the report holds: members to blend, methods to compare with, and the number of bootstrap resamples."""
+    """What the report holds: members to blend, methods to compare with, resamples, and whether effects are mixed."""
 
     blend: Sequence[str] = ()
     against: Sequence[str] = ()
     resamples: int = 2_000
+    mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +79,14 @@ def build_trial_report(
     parts: Sequence[tuple[str, Callable[[], ReportTable | None]]] = (
         ("methods", lambda: summarise_methods(full)),
         ("scores", lambda: score_methods(full, random, plan.resamples)),
+        ("ranking", lambda: rank_methods(full)),
         ("comparisons", lambda: compare_methods(full, plans, random, plan.resamples) if plans else None),
         ("blend", lambda: weights),
         ("calibration", lambda: calibrate_methods(table)),
         ("reliability", lambda: measure_reliability(full)),
         ("pools", lambda: pool_trials(table, random)),
         ("variance", lambda: decompose_methods(table)),
+        ("mixed effects", lambda: fit_mixed_effects(full) if plan.mixed else None),
         ("diversity", lambda: measure_diversity(full)),
     )
     tables = []

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bot.core.interfaces import RandomStreams
-from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
+from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable, named_columns
 from bot.evaluation.score_report import DATASET_FAMILY, FAMILIES, MARKET_FAMILY, score_interval
 from bot.evaluation.trial_table import EventKey, TrialTable
 from bot.stats.arrays import FloatArray, encode_keys
@@ -22,6 +22,7 @@ from bot.stats.bootstrap import (
 )
 from bot.stats.calibration import equal_width_bins
 from bot.stats.comparison import adjust_scores, build_brier_table, decompose_variance, fit_difficulty
+from bot.stats.ranking import rank_forecasts
 from bot.stats.scores import (
     binary_baseline_scores,
     brier_scores,
@@ -34,7 +35,8 @@ from bot.stats.scores import (
 MEAN_INDEX = "mean"
 # Platforms accept no probability closer to 0 or 1 than this, and logarithmic scores count it as such.
 LEAST_MASS = 0.001
-HALF_BRIER = 0.25
+HALF, HALF_BRIER = 0.5, 0.25
+COUNT_COLUMNS = (ReportColumn("market_n", "market events"), ReportColumn("dataset_n", "dataset events"))
 # The most methods of which every pair is compared in a report.
 MAX_PAIRED_METHODS = 15
 
@@ -112,10 +114,7 @@ def summarise_methods(table: TrialTable) -> ReportTable:
         key="methods",
         title="Methods",
         columns=(
-            ReportColumn("method", "method"),
-            ReportColumn("answers", "answers"),
-            ReportColumn("resolved", "resolved"),
-            ReportColumn("trials", "trials"),
+            *named_columns("method", "answers", "resolved", "trials"),
             ReportColumn("stuck", "stuck, %", 1),
             *(
                 ReportColumn(key, f"{title} per answer", 4 if key == "cost_usd" else 0)
@@ -161,10 +160,9 @@ def score_methods(table: TrialTable, random: RandomStreams, resamples: int) -> R
         key="scores",
         title="Scores of each method on its own resolved events",
         columns=(
-            ReportColumn("method", "method"),
-            ReportColumn("market_n", "market events"),
-            ReportColumn("dataset_n", "dataset events"),
-            ReportColumn("blocks", "blocks"),
+            *named_columns("method"),
+            *COUNT_COLUMNS,
+            *named_columns("blocks"),
             ReportColumn(MARKET_FAMILY, "market Brier Index [95 %]"),
             ReportColumn(DATASET_FAMILY, "dataset Brier Index [95 %]"),
             ReportColumn(MEAN_INDEX, "mean of the two [95 %]"),
@@ -259,10 +257,9 @@ def compare_methods(
         key="comparison",
         title="Paired comparisons on identical events",
         columns=(
-            ReportColumn("method", "method"),
+            *named_columns("method"),
             ReportColumn("reference", "compared with"),
-            ReportColumn("market_n", "market events"),
-            ReportColumn("dataset_n", "dataset events"),
+            *COUNT_COLUMNS,
             *(
                 column
                 for family in FAMILIES
@@ -390,6 +387,70 @@ def reliability_table(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]
     )
 
 
+def rank_methods(table: TrialTable) -> ReportTable:
+    """Return how well each method separates yes from no: against outcomes, and against the side of the crowd.
+
+    Where events have a price, the crowd itself has a row for them, once for each set of events.
+    """
+    rows: list[dict[str, ReportCell]] = []
+    priced_sets: set[frozenset[EventKey]] = set()
+    for name, answers in table.by_method.items():
+        events = [e for e in answers if e in table.resolved and table.resolved[e].outcome in {0.0, 1.0}]
+        if not events:
+            continue
+        forecasts = {event: answers[event].forecast for event in events}
+        rows.append({"method": name, **_ranking_cells(table, forecasts)})
+        prices = {event: table.prices[event] for event in events if event in table.prices}
+        if prices and len(prices) < len(events):
+            own = {event: forecasts[event] for event in prices}
+            rows.append({"method": f"{name}, with a price", **_ranking_cells(table, own)})
+        if prices and frozenset(prices) not in priced_sets:
+            priced_sets.add(frozenset(prices))
+            rows.append({"method": f"crowd, events of {name}", **_ranking_cells(table, prices)})
+    return ReportTable(
+        key="ranking",
+        title="How well answers separate yes from no",
+        columns=(
+            ReportColumn("method", "method"),
+            ReportColumn("events", "events"),
+            ReportColumn("accuracy", "accuracy", 3),
+            ReportColumn("absolute_error", "absolute error", 3),
+            ReportColumn("auc", "AUC", 3),
+            ReportColumn("precision", "average precision", 3),
+            ReportColumn("auc_crowd", "AUC, crowd's side", 3),
+            ReportColumn("precision_crowd", "average precision, crowd's side", 3),
+        ),
+        rows=rows,
+        notes=(
+            (
+                "Accuracy is the share on the outcome's side of one half; average precision is the area under the "
+                "curve of precision over recall. The crowd's side is yes where its price is above one half. None of "
+                "these rewards calibration, which the Brier score does."
+            ),
+        ),
+    )
+
+
+def _ranking_cells(table: TrialTable, forecasts: Mapping[EventKey, float]) -> dict[str, ReportCell]:
+    outcomes = [table.resolved[event].outcome or 0.0 for event in forecasts]
+    found = rank_forecasts([*forecasts.values()], outcomes)
+    priced = [event for event in forecasts if event in table.prices and table.prices[event] != HALF]
+    crowd = (
+        rank_forecasts([forecasts[one] for one in priced], [float(table.prices[one] > HALF) for one in priced])
+        if priced
+        else None
+    )
+    return {
+        "events": len(forecasts),
+        "accuracy": found.accuracy,
+        "absolute_error": found.absolute_error,
+        "auc": found.auc,
+        "precision": found.precision,
+        "auc_crowd": None if crowd is None else crowd.auc,
+        "precision_crowd": None if crowd is None else crowd.precision,
+    }
+
+
 def decompose_methods(table: TrialTable) -> ReportTable | None:
     """Return how much of the spread of the trials' Brier scores is method, event or chance; None without trials."""
     names = [name for name, answers in table.by_method.items() if any(len(r.trials) > 1 for r in answers.values())]
@@ -424,9 +485,7 @@ def decompose_methods(table: TrialTable) -> ReportTable | None:
         key="variance",
         title="Variance of the trials' Brier scores",
         columns=(
-            ReportColumn("family", "family"),
-            ReportColumn("methods", "methods"),
-            ReportColumn("events", "events"),
+            *named_columns("family", "methods", "events"),
             ReportColumn("method_share", "method, %"),
             ReportColumn("event_share", "event, %"),
             ReportColumn("residual_share", "rest, %"),

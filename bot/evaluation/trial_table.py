@@ -27,6 +27,8 @@ KEY_COLUMNS = ("method", "forecast_due_date", "source", "id", "resolution_date")
 TRIAL_PREFIX = "trial_"
 USAGE_COLUMNS = ("n_steps", "n_searches", "tokens_in", "tokens_out", "elapsed_seconds", "cost_usd")
 FLAGS = {"True": True, "False": False, "": None}
+# So much of an error about a line is shown at most: it may repeat the line.
+MAX_SHOWN_CHARS = 200
 # The name of the crowd's price where it is compared or blended like a method.
 CROWD_METHOD = "crowd"
 
@@ -209,7 +211,7 @@ def _read_record(record: Mapping[str, str], dated: Collection[str], table: str, 
             )
         )
     except (KeyError, ValueError, TypeError) as error:
-        message = f"{table} line {number}: {error}"
+        message = f"{table} line {number}: {str(error)[:MAX_SHOWN_CHARS]}"
         raise MalformedDataError(message) from error
 
 

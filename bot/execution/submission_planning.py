@@ -3,7 +3,7 @@
 It writes nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
@@ -42,13 +42,18 @@ READINESS_UNKNOWN = ("whether it is ready was never checked",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContextBuilder:
-    """What all forecasts of one pass share: policies, planners, readiness and permissions."""
+    """What all forecasts of one pass share: policies, planners, readiness and permissions.
+
+    ``unopened_venues`` cannot be opened now; to ``read_only_venues`` nothing can be submitted.
+    """
 
     ledger: Ledger
     execution_policies: Mapping[str, ExecutionPolicy]
     planners: Mapping[str, OrderPlanner] = field(default_factory=dict)
     readiness: LiveReadiness | None = None
     permissions: PermissionStatus = field(default_factory=PermissionStatus)
+    unopened_venues: Collection[str] = ()
+    read_only_venues: Collection[str] = ()
 
     def execution_policy(self, venue: str) -> ExecutionPolicy:
         """Return the policy of a venue; it is off if config no longer uses the venue or its plugin is broken."""
@@ -73,6 +78,8 @@ class DecisionContextBuilder:
             approval=await self._read_approval(policy, forecast.id),
             clairvoyant=snapshot.clairvoyant,
             recorded_only=snapshot.forecast_only,
+            is_unopened=policy.venue in self.unopened_venues,
+            is_read_only=policy.venue in self.read_only_venues,
             takes_orders=policy.venue in self.planners,
             closed_at=snapshot.closed_at,
         )

@@ -5,7 +5,7 @@ Nothing that became known after the cutoff is used.
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from typing import NamedTuple
@@ -13,10 +13,14 @@ from typing import NamedTuple
 import structlog
 
 from bot.core.errors import LeakError
+from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, HistoryLearner, MergingLearner, ParameterLearner, RoundArchive
 from bot.core.learning import FittedParameters, ResolvedForecast, TrainingExample
+from bot.core.predictions import Prediction
 from bot.core.questions import Question
+from bot.forecasting.aggregation import ELSEWHERE_MEMBER, pool_prices
 from bot.store.ledger import Ledger
+from bot.store.question_pairs import PairUse
 from bot.store.serialization import FITTED
 
 log = structlog.get_logger()
@@ -146,6 +150,7 @@ class ParameterFitter:
     archives: Sequence[RoundArchive]
     trainings: Mapping[str, ForecasterTraining]
     clock: Clock
+    pair_use: PairUse = PairUse.CONFIRMED
     _by_day: OrderedDict[tuple[str, datetime], RecordedParameters | None] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
@@ -182,6 +187,34 @@ class ParameterFitter:
     ) -> Sequence[ResolvedForecast]:
         if not isinstance(training.learner, HistoryLearner):
             return ()
-        return await self.ledger.learning.read_resolved_forecasts(
-            {forecaster, *training.learner.other_forecasters}, before
-        )
+        names = {forecaster, *training.learner.other_forecasters}
+        return await read_history(self.ledger, names, before, pair_use=self.pair_use)
+
+
+async def read_history(
+    ledger: Ledger, names: Collection[str], before: datetime, *, pair_use: PairUse
+) -> list[ResolvedForecast]:
+    """Return the resolved forecasts of these forecasters, as known before a moment.
+
+    With ``elsewhere`` among the names, also what the prices of paired questions said at the cutoffs of the others.
+    """
+    pasts = await ledger.learning.read_resolved_forecasts(names, before)
+    if ELSEWHERE_MEMBER not in names:
+        return pasts
+    # Forecasters answer the same question at different times; the latest decides, as for each forecaster.
+    last = {(past.resolution.ref, past.resolution.target): past for past in sorted(pasts, key=lambda past: past.cutoff)}
+    prices = await ledger.question_pairs.resolved_prices([*last.values()], use=pair_use)
+    found = zip(last.values(), prices, strict=True)
+    return [*pasts, *(elsewhere_past(past, [one.prediction for one in known]) for past, known in found if known)]
+
+
+def elsewhere_past(past: ResolvedForecast, prices: Sequence[Prediction]) -> ResolvedForecast:
+    """Return what prices of the same question elsewhere said, as a resolved forecast with the cutoff of another."""
+    return replace(
+        past,
+        forecast=derive_id(ELSEWHERE_MEMBER, str(past.resolution.ref), past.cutoff.isoformat()),
+        forecaster=ELSEWHERE_MEMBER,
+        prediction=pool_prices(prices),
+        reason="",
+        notes=(),
+    )

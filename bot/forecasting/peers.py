@@ -14,11 +14,13 @@ from bot.core.language_models import CostAttribution
 from bot.core.predictions import Prediction
 from bot.core.questions import Question
 from bot.core.values import Json
-from bot.forecasting.aggregation import PEER_FORECASTS, select_counted_trials
+from bot.forecasting.aggregation import ELSEWHERE_MEMBER, PEER_FORECASTS, pool_prices, select_counted_trials
 from bot.forecasting.recording import TrialRecording, request_digest
+from bot.forecasting.tools.paired_prices import describe_paired_price
 from bot.forecasting.trial_memory import NOTE_SERIALIZER, ToolCallNote
 from bot.forecasting.trial_tools import CALL_SERIALIZER, GuardedTrialContext, ToolCallRecord
 from bot.store.ledger import Ledger
+from bot.store.question_pairs import PairedPrice, PairUse
 from bot.store.serialization import PREDICTIONS, question_version, sanitize_text
 
 # A member's forecast that is older than this is not used.
@@ -26,16 +28,21 @@ MAX_FORECAST_AGE = timedelta(days=6)
 
 
 STUCK_REASON = "it did not move from its starting point"
+NO_PAIR_REASON = "no other venue is known to ask the same and to have a price"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerForecast:
-    """A forecast of another forecaster: its predictions by target, aggregated over trials, before calibration."""
+    """A forecast of another forecaster: its predictions by target, aggregated over trials, before calibration.
+
+    ``description`` replaces the usual words about where it comes from.
+    """
 
     predictions: Mapping[str, Prediction]
     forecast: str
     made_at: datetime
     cutoff: datetime
+    description: str = ""
 
 
 def has_not_moved(trials: Sequence[Trial]) -> bool:
@@ -46,6 +53,20 @@ def has_not_moved(trials: Sequence[Trial]) -> bool:
         and trial.prior is not None
         and all(prediction == trial.prior.prediction for prediction in trial.belief.predictions.values())
         for trial in counted
+    )
+
+
+def elsewhere_forecast(question: Question, prices: Sequence[PairedPrice], *, cutoff: datetime) -> PeerForecast | str:
+    """Return the mean of the prices of the same question elsewhere, in log odds, or why there is none."""
+    if not prices:
+        return NO_PAIR_REASON
+    pooled = pool_prices([one.prediction for one in prices])
+    return PeerForecast(
+        predictions={question.targets[0].key: pooled},
+        forecast=" ".join(str(one.ref) for one in prices),
+        made_at=max(one.at for one in prices),
+        cutoff=cutoff,
+        description="; ".join(describe_paired_price(one, cutoff) for one in prices),
     )
 
 
@@ -65,7 +86,7 @@ def peer_result(found: Mapping[str, PeerForecast | str]) -> ToolResult:
     lines = [
         f"{name} is left out: {one}"
         if isinstance(one, str)
-        else f"{name}: forecast {one.forecast} of {one.made_at:%Y-%m-%d %H:%M} UTC"
+        else f"{name}: {one.description or f'forecast {one.forecast} of {one.made_at:%Y-%m-%d %H:%M} UTC'}"
         for name, one in found.items()
     ]
     data: Json = {
@@ -77,11 +98,15 @@ def peer_result(found: Mapping[str, PeerForecast | str]) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class PeerToolFactory:
-    """The forecasts of other forecasters, for those that build on them, unless older than ``max_age``."""
+    """The forecasts of other forecasters, for those that build on them, unless older than ``max_age``.
+
+    ``pair_use`` says which paired questions at other venues give prices.
+    """
 
     ledger: Ledger
     clock: Clock
     max_age: timedelta = MAX_FORECAST_AGE
+    pair_use: PairUse = PairUse.CONFIRMED
 
     async def open_trial(
         self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
@@ -96,6 +121,7 @@ class PeerToolFactory:
             charge=charge,
             record=record,
             max_age=self.max_age,
+            pair_use=self.pair_use,
             guarded=guarded,
         )
 
@@ -113,6 +139,7 @@ class PeerTrialContext(GuardedTrialContext):
     charge: CostAttribution
     record: TrialRecording
     max_age: timedelta = MAX_FORECAST_AGE
+    pair_use: PairUse = PairUse.CONFIRMED
     guarded: bool = True
 
     async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
@@ -137,6 +164,9 @@ class PeerTrialContext(GuardedTrialContext):
 
     async def _newest_forecast(self, name: str) -> PeerForecast | str:
         """Return its newest forecast that counts, or why there is none."""
+        if name == ELSEWHERE_MEMBER:
+            found = await self.ledger.question_pairs.paired_prices(self.question, use=self.pair_use, before=self.cutoff)
+            return elsewhere_forecast(self.question, found, cutoff=self.cutoff)
         version, why = question_version(self.question), "it has no forecast of this question"
         for made in reversed(await self.ledger.forecasts.history(self.question.ref)):
             if made.forecaster != name or made.id == self.charge.scope:

@@ -12,7 +12,7 @@ from bot.core.interfaces import Clock, PageFetcher
 from bot.core.language_models import CostAttribution, ToolDefinition
 from bot.core.learning import UNRESOLVED_NOTES_TOOL
 from bot.core.predictions import BinaryShape
-from bot.core.questions import Question, QuestionRef
+from bot.core.questions import Question
 from bot.core.research import SourcePolicy
 from bot.forecasting.failures import DailyWarnings
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses, find_blocked_addresses, is_series_question
@@ -40,6 +40,7 @@ from bot.forecasting.tools.ledger_tools import (
     UnresolvedNotesTool,
 )
 from bot.forecasting.tools.page_reading import LookupUrlTool, PageHeadingsTool, PageSectionTool
+from bot.forecasting.tools.paired_prices import PAIRED_PRICES, PairedPricesTool
 from bot.forecasting.tools.result_summaries import SUMMARISER_ROLE as SUMMARISER
 from bot.forecasting.tools.result_summaries import SummarizeResultsTool
 from bot.forecasting.tools.time_series import (
@@ -64,6 +65,7 @@ from bot.store.forecasts import ForecastStore
 from bot.store.learning import LearningStore
 from bot.store.ledger import Ledger
 from bot.store.question_history import QuestionHistoryReader
+from bot.store.question_pairs import PairUse, QuestionPairStore
 
 FIXED_TOOL_NAMES: Final = (
     time_series.MARKET_HISTORY,
@@ -75,6 +77,7 @@ FIXED_TOOL_NAMES: Final = (
     ledger_tools.RELATED_QUESTIONS,
     ledger_tools.QUESTION_HISTORY,
     UNRESOLVED_NOTES_TOOL,
+    PAIRED_PRICES,
     CALCULATE,
 )
 
@@ -97,6 +100,8 @@ class ToolServices:
     forecasts: ForecastStore
     related: QuestionHistoryReader
     learning: LearningStore
+    pairs: QuestionPairStore
+    pair_use: PairUse
     charge: CostAttribution
     has_summariser: bool
 
@@ -121,6 +126,7 @@ def _create_tools(context: ToolContext, services: ToolServices) -> Iterator[Tria
     yield RelatedQuestionsTool(context, services.related, services.forecasts, services.charge)
     yield QuestionHistoryTool(context, services.related)
     yield UnresolvedNotesTool(context, services.learning, services.charge)
+    yield PairedPricesTool(context, services.pairs, services.pair_use)
     if services.calculator is not None:
         yield CalculateTool(context, services.calculator)
 
@@ -192,7 +198,7 @@ class ToolFactory:
     ``read_only`` everything comes from the record, and nothing is asked, fetched or written. With ``retry_failures``,
     which is for the laboratory, a recorded trial begins again: failures that may have been resolved are asked again,
     except pages, and so are replies under another configuration. ``models_by_role`` names the model of each role, and
-    is part of that configuration.
+    is part of that configuration. ``pair_use`` says which paired questions of other venues give prices.
     """
 
     section: ResearchSection
@@ -209,6 +215,7 @@ class ToolFactory:
     read_only: bool = False
     retry_failures: bool = False
     models_by_role: Mapping[str, str] = field(default_factory=dict)
+    pair_use: PairUse = PairUse.CONFIRMED
     warnings: DailyWarnings = field(default_factory=DailyWarnings)
 
     async def open_trial(
@@ -330,7 +337,7 @@ class ToolFactory:
         charge: CostAttribution,
     ) -> TrialOpening:
         names = set(implementations)
-        names -= await self._tools_without_data(names, context.question.ref, charge, opening.bound)
+        names -= await self._tools_without_data(names, context.question, charge, opening.bound)
         tools = (tool.tool for name, tool in implementations.items() if name in names)
         text = f"{context.question.title}\n{context.question.background}\n{context.question.criteria}"
         own = (context.question.url,) if context.question.url else ()
@@ -342,17 +349,18 @@ class ToolFactory:
         return OPENING_SERIALIZER.decode(OPENING_SERIALIZER.encode(complete))
 
     async def _tools_without_data(
-        self, names: Collection[str], ref: QuestionRef, charge: CostAttribution, before: datetime
+        self, names: Collection[str], question: Question, charge: CostAttribution, before: datetime
     ) -> set[str]:
         """Return the tools that could only answer that there is nothing."""
         if not names:
             return set()
-        related = self.ledger.question_history
+        related, pairs, ref = self.ledger.question_history, self.ledger.question_pairs, question.ref
         own = OwnForecasts(self.ledger.forecasts, related, charge)
         available = {
             EARLIER: bool(await own.find_forecasts(ref, before=before)),
             RELATED_QUESTIONS: not await related.is_only_question(ref, before=before),
             QUESTION_HISTORY: await related.has_changed(ref, before=before),
+            PAIRED_PRICES: bool(await pairs.paired_prices(question, use=self.pair_use, before=before)),
             UNRESOLVED_NOTES_TOOL: bool(
                 await self.ledger.learning.read_unresolved_notes(charge.forecaster, before=before, running=charge.scope)
             ),
@@ -373,6 +381,8 @@ class ToolFactory:
             forecasts=self.ledger.forecasts,
             related=self.ledger.question_history,
             learning=self.ledger.learning,
+            pairs=self.ledger.question_pairs,
+            pair_use=self.pair_use,
             charge=models.charge,
             has_summariser=models.has_role(SUMMARISER),
         )

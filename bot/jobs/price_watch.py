@@ -161,8 +161,10 @@ class PriceWatch:
             late = quote.at < before.at <= job.clock.now()
             if late or log_odds_move(before.prediction, quote.prediction) < job.min_move:
                 return
-        crowd = CrowdForecast(
-            prediction=quote.prediction, at=quote.at, explanation="" if before is None else before.explanation
+        crowd = (
+            CrowdForecast(prediction=quote.prediction, at=quote.at)
+            if before is None
+            else replace(before, prediction=quote.prediction, at=quote.at)
         )
         self._prices_moved += await job.ledger.questions.record_crowd_prices(
             [(quote.ref, crowd)], seen_at=job.clock.now()

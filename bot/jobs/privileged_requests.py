@@ -20,6 +20,7 @@ from bot.core.operator_requests import (
     AnswerApproval,
     ArmVenue,
     ClosePositions,
+    DecidePair,
     DisarmVenue,
     ForecastQuestion,
     HaltSubmissions,
@@ -46,6 +47,7 @@ from bot.store.audit_log import AuditRow
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity, export_identity, make_identity, write_identity
 from bot.store.ledger import LEDGER_FILE, Ledger
 from bot.store.permissions import ALL_VENUES, PrincipalRecord, SubmissionHalt
+from bot.store.question_pairs import PairState, decide_pair
 from bot.store.requests import request_text
 from bot.store.submissions import OutcomeAdoption
 
@@ -77,6 +79,7 @@ _ACTIONS: Mapping[type[SignedRequest], PrivilegedAction] = {
     ForecastQuestion: PrivilegedAction.FORECAST,
     ClosePositions: PrivilegedAction.CLOSE,
     AdoptFolder: PrivilegedAction.ADOPT_FOLDER,
+    DecidePair: PrivilegedAction.DECIDE_PAIR,
 }
 # Requests that only take permission away hold at any age: they may have waited while no daemon ran.
 _AGELESS = frozenset({PrivilegedAction.DISARM, PrivilegedAction.REJECT, PrivilegedAction.REVOKE_PRINCIPAL})
@@ -412,6 +415,19 @@ async def _adopt_folder(job: PrivilegedRequestContext, request: AdoptFolder) -> 
     return f"{job.folder} belongs to this machine and place now; all arm records ended{restart}"
 
 
+async def _decide_pair(job: PrivilegedRequestContext, request: DecidePair) -> str:
+    now, state = job.clock.now(), PairState.CONFIRMED if request.confirmed else PairState.REFUSED
+    pair = await job.ledger.question_pairs.get(request.pair)
+    if pair.texts != request.texts:
+        message = f"a question of pair {pair.id} changed meanwhile; look at it again: foxcast pairs show {pair.id}"
+        raise RequestRejectedError(message)
+    row = _audit_row(request, now, pair.first.venue, pair=pair.id, state=state.value, texts=pair.texts)
+    await job.ledger.permissions.write_with_audit(
+        lambda database: decide_pair(database, pair, state, by=request.by, at=now), row
+    )
+    return f"pair {pair.id} of {pair.first} and {pair.second} is {state} by {request.by}"
+
+
 async def _require_adoptable(job: PrivilegedRequestContext, intent: str, state: IntentState) -> None:
     row = await job.ledger.submissions.get(intent)
     if row.state in _IN_FLIGHT_STATES:
@@ -449,4 +465,5 @@ _HANDLERS: Mapping[type[SignedRequest], Callable[[PrivilegedRequestContext, Any]
     AdoptIntent: _adopt_outcome,
     WithdrawForecast: _withdraw_forecast,
     AdoptFolder: _adopt_folder,
+    DecidePair: _decide_pair,
 }

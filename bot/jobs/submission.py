@@ -116,7 +116,8 @@ class SubmitJobContext:
 
     ``comments`` plans comments on published forecasts, ``stale_withdrawals`` withdraws those that could not be renewed,
     ``closing`` sells what a policy says, each where config asks for that. ``refresh_readiness`` brings ``readiness`` up
-    to date before anything is decided.
+    to date before anything is decided. Nothing can be submitted to ``read_only_venues``, and to ``unopened_venues`` not
+    now.
     """
 
     ledger: Ledger
@@ -131,6 +132,8 @@ class SubmitJobContext:
     comments: CommentContext | None = None
     closing: ClosingContext | None = None
     stale_withdrawals: StaleWithdrawalContext | None = None
+    unopened_venues: Collection[str] = ()
+    read_only_venues: Collection[str] = ()
 
 
 async def submit_due_forecasts(job: SubmitJobContext) -> str:
@@ -189,6 +192,8 @@ async def _load_context_builder(job: SubmitJobContext) -> DecisionContextBuilder
         permissions=await job.ledger.permissions.read_status(
             accounts, now=now, paper=paper_venues(job.execution_policies)
         ),
+        unopened_venues=job.unopened_venues,
+        read_only_venues=job.read_only_venues,
     )
 
 

@@ -285,7 +285,7 @@ class _ClockSkewEstimator:
         """Add the Date of a response, unless it is from a cache (RFC 9110, section 6.6.1) or invalid."""
         try:
             server_time = parsedate_to_datetime(date)
-        except ValueError:
+        except (ValueError, OverflowError):
             return
         if server_time.tzinfo is not None and age in {"", "0"}:
             # A Date has whole seconds, so on average it is half a second behind.

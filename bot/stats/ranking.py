@@ -51,6 +51,29 @@ def rank_forecasts(probabilities: ArrayLike, outcomes: ArrayLike) -> RankingFigu
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingCurves:
+    """The curves under which the two areas lie, one point for each threshold from high to low, shape (points,).
+
+    ``false_alarms`` and ``recall`` are the shares of what did not happen, and of what did, at or above a threshold;
+    ``precision`` is the share of the forecasts there that came true.
+    """
+
+    false_alarms: FloatArray
+    recall: FloatArray
+    precision: FloatArray
+
+
+def trace_ranking_curves(probabilities: ArrayLike, outcomes: ArrayLike) -> RankingCurves:
+    """Return the points of both curves for forecasts of shape (n,) and outcomes that are 0 or 1, some of each."""
+    p, happened = np.asarray(probabilities, dtype=np.float64), np.asarray(outcomes, dtype=np.float64) == 1.0
+    order = np.argsort(-p, kind="stable")
+    # Equal forecasts share one threshold: the last of them.
+    last = np.append(np.diff(p[order]) != 0.0, True)
+    hits, misses = np.cumsum(happened[order])[last], np.cumsum(~happened[order])[last]
+    return RankingCurves(false_alarms=misses / misses[-1], recall=hits / hits[-1], precision=hits / (hits + misses))
+
+
 def _receiver_area(p: FloatArray, happened: BoolArray) -> float:
     from scipy.stats import rankdata
 
@@ -59,9 +82,5 @@ def _receiver_area(p: FloatArray, happened: BoolArray) -> float:
 
 
 def _average_precision(p: FloatArray, happened: BoolArray) -> float:
-    order = np.argsort(-p, kind="stable")
-    hits = np.cumsum(happened[order])
-    # Equal forecasts share one threshold: the last of them.
-    last = np.append(np.diff(p[order]) != 0.0, True)
-    hits, taken = hits[last], np.flatnonzero(last) + 1
-    return float((np.diff(hits, prepend=0) / hits[-1] * hits / taken).sum())
+    curves = trace_ranking_curves(p, happened)
+    return float((np.diff(curves.recall, prepend=0.0) * curves.precision).sum())

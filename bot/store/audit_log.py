@@ -29,6 +29,7 @@ _AFTER = f"select {_COLUMNS} from audit where seq > ? order by seq"  # noqa: S60
 _ROW = f"select {_COLUMNS} from audit where seq = ?"  # noqa: S608 - as above
 _RECENT = f"""
 select {_COLUMNS} from audit where (:kind is null or kind = :kind) and (:venue is null or venue = :venue)
+  and seq < coalesce(:before, seq + 1)
 order by seq desc limit :limit
 """  # noqa: S608 - as above
 _BODY: JsonSerializer[Mapping[str, str]] = JsonSerializer("audit row", Mapping[str, str])
@@ -112,10 +113,10 @@ def read_audit_head(database: Database) -> AuditHead:
 
 
 def recent_audit_rows(
-    database: Database, *, limit: int, kind: str | None = None, venue: str | None = None
+    database: Database, *, limit: int, kind: str | None = None, venue: str | None = None, before: int | None = None
 ) -> list[AuditRow]:
-    """Return the newest rows, newest first."""
-    rows = database.execute(_RECENT, {"limit": limit, "kind": kind, "venue": venue})
+    """Return the newest rows before a number, newest first."""
+    rows = database.execute(_RECENT, {"limit": limit, "kind": kind, "venue": venue, "before": before})
     return [
         AuditRow(seq=seq, at=parse_timestamp(at), kind=kind_, venue=venue_, actor=actor, body=_BODY.decode(body))
         for seq, at, kind_, venue_, actor, body, _, _ in rows

@@ -30,6 +30,7 @@ from bot.store.migrations import apply_migrations, migration_checksums, require_
 from bot.store.model_calls import ModelCallStore, ModelPerformanceStore
 from bot.store.permissions import PermissionStore
 from bot.store.question_history import QuestionHistoryReader
+from bot.store.question_pairs import QuestionPairStore
 from bot.store.questions import QuestionStore, ResolutionStore
 from bot.store.rate_usage import LedgerRateUsageStore
 from bot.store.restore import finish_restore, lost_ledger_reason, read_restore_mark
@@ -69,6 +70,7 @@ class Ledger:
     readings: AccountReadingStore
     profits: ProfitStore
     question_history: QuestionHistoryReader
+    question_pairs: QuestionPairStore
 
 
 @asynccontextmanager
@@ -185,4 +187,5 @@ def _build_ledger(writer: LedgerWriter, readers: TransactionRunner) -> Ledger:
         readings=AccountReadingStore(writer, readers),
         profits=ProfitStore(writer, readers),
         question_history=QuestionHistoryReader(readers),
+        question_pairs=QuestionPairStore(writer, readers),
     )

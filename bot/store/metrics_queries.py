@@ -52,16 +52,20 @@ class LedgerMetrics:
 
 def read_ledger_metrics(database: Database, *, since: datetime, now: datetime) -> LedgerMetrics:
     """Return the counts, with the model calls since a time."""
+    return LedgerMetrics(
+        forecasts={state: database.execute(sql).fetchone()[0] for state, sql in _FORECASTS.items()},
+        calls=read_call_metrics(database, since),
+        intents=dict(database.execute(_INTENTS).fetchall()),
+        holds=dict(database.execute(_HOLDS, [format_timestamp(now)]).fetchall()),
+    )
+
+
+def read_call_metrics(database: Database, since: datetime) -> list[CallMetrics]:
+    """Return the model calls since a time by provider, model and state."""
     names = (
         *("provider", "model", "state", "calls", "tokens_in", "tokens_cached", "tokens_out"),
         *("cost_usd", "latency_s", "timed"),
     )
-    return LedgerMetrics(
-        forecasts={state: database.execute(sql).fetchone()[0] for state, sql in _FORECASTS.items()},
-        calls=[
-            CallMetrics(**dict(zip(names, row, strict=True)))
-            for row in database.execute(_CALLS, [format_timestamp(since)])
-        ],
-        intents=dict(database.execute(_INTENTS).fetchall()),
-        holds=dict(database.execute(_HOLDS, [format_timestamp(now)]).fetchall()),
-    )
+    return [
+        CallMetrics(**dict(zip(names, row, strict=True))) for row in database.execute(_CALLS, [format_timestamp(since)])
+    ]

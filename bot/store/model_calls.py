@@ -62,7 +62,7 @@ _SELECT_COSTS = """
 select {name} as name, count(distinct scope), count(*), sum(state in ('failed', 'lost')), sum(attempts), sum(calls),
        sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(coalesce(cost_usd, worst_usd)) as cost_usd,
        coalesce(avg(latency_s) filter (where state = 'done'), 0.0)
-from model_call
+from model_call indexed by model_call_by_time
 where at >= :since and (:ref is null or ref = :ref)
 group by 1 order by {order}
 """

@@ -448,11 +448,11 @@ class PermissionStore:
         return await self.readers.run(audit_log.read_audit_head)
 
     async def recent_audit_rows(
-        self, *, limit: int, kind: str | None = None, venue: str | None = None
+        self, *, limit: int, kind: str | None = None, venue: str | None = None, before: int | None = None
     ) -> list[AuditRow]:
-        """Return the newest rows of the audit, newest first."""
+        """Return the newest rows of the audit before a number, newest first."""
         return await self.readers.run(
-            lambda database: audit_log.recent_audit_rows(database, limit=limit, kind=kind, venue=venue)
+            lambda database: audit_log.recent_audit_rows(database, limit=limit, kind=kind, venue=venue, before=before)
         )
 
 

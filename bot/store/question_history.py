@@ -49,8 +49,8 @@ insert into target (version, target, ref, resolves_at, horizon_days)
 values (:version, :target, :ref, :resolves_at, :horizon_days) on conflict do nothing
 """
 _INSERT_PRICE = """
-insert into price (ref, at, seen_at, probability, body, explanation)
-values (:ref, :at, :seen_at, :probability, :body, :explanation)
+insert into price (ref, at, seen_at, probability, body, explanation, spread, liquidity)
+values (:ref, :at, :seen_at, :probability, :body, :explanation, :spread, :liquidity)
 """
 _NEWEST_PRICES = """
 select ref, probability, body, explanation from price
@@ -61,7 +61,7 @@ select max(id) from price
 where ref = :ref and at = :at and probability is :probability and body is :body and explanation = :explanation
 """
 SELECT_QUESTION_VERSION = """
-select v.body, b.body, c.body, p.at, p.probability, p.body, p.explanation,
+select v.body, b.body, c.body, p.at, p.probability, p.body, p.explanation, p.spread, p.liquidity,
        (select labels from question where ref = v.ref)
 from question_version v
 left join question_text b on b.digest = v.background
@@ -130,14 +130,20 @@ def read_question_version(database: Database, version: str, *, price: int | None
 
 def question_from_row(row: tuple[Any, ...]) -> Question:
     """Read a row of ``SELECT_QUESTION_VERSION``."""
-    body, background, criteria, at, probability, prediction, explanation, labels = row
+    body, background, criteria, at, probability, prediction, explanation, spread, liquidity, labels = row
     plain = {**json.loads(body), **json.loads(labels)}
     plain.update(
         {name: text for name, text in zip(_TEXT_FIELDS, (background, criteria), strict=True) if text is not None}
     )
     if at is not None:
         shown = {"kind": "binary", "probability": probability} if prediction is None else json.loads(prediction)
-        plain["crowd"] = {"at": at, "prediction": shown, "explanation": explanation}
+        plain["crowd"] = {
+            "at": at,
+            "prediction": shown,
+            "explanation": explanation,
+            "spread": spread,
+            "liquidity": liquidity,
+        }
     return QUESTION.value(plain)
 
 
@@ -203,6 +209,8 @@ def _price_row(ref: QuestionRef, crowd: CrowdForecast, seen_at: str) -> dict[str
         "probability": probability,
         "body": body,
         "explanation": sanitize_text(crowd.explanation),
+        "spread": crowd.spread,
+        "liquidity": crowd.liquidity,
     }
 
 

@@ -68,7 +68,7 @@ where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
 """  # noqa: S608 - made of constants
 _IS_CHOSEN = "(:venue is null or q.venue = :venue) and (:source is null or q.source = :source)"
-_SELECT_ROWS = f"""
+SELECT_QUESTION_ROWS = f"""
 select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select probability from price where id = (select max(id) from price where ref = q.ref)),
        (select count(*) from target t where t.version = q.version),
@@ -77,10 +77,11 @@ from question q
 """  # noqa: S608 - made of constants
 # Each half is read in the order of its index until the limit.
 _SELECT_FILTERED = f"""
-select * from ({_SELECT_ROWS} where q.closes_at is not null {{dated}} and {_IS_CHOSEN}
+select * from ({SELECT_QUESTION_ROWS} where q.closes_at is not null {{dated}} and {_IS_CHOSEN}
                order by q.closes_at, q.ref limit :limit)
 union all
-select * from ({_SELECT_ROWS} where q.closes_at is null {{undated}} and {_IS_CHOSEN} order by q.ref limit :limit)
+select * from ({SELECT_QUESTION_ROWS} where q.closes_at is null {{undated}} and {_IS_CHOSEN}
+               order by q.ref limit :limit)
 limit :limit
 """  # noqa: S608 - made of constants
 _WHERE_MATCHING = """
@@ -98,13 +99,18 @@ class QuestionState(StrEnum):
     RESOLVED = "resolved"
 
 
-_ALL_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
+ALL_TARGETS_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
+# True for an open question q.
+IS_OPEN_QUESTION = f"(q.closes_at is null or q.closes_at > :now) and not ({ALL_TARGETS_RESOLVED})"
 # The conditions for questions with and without a time of closing.
 _IN_STATE = {
     None: ("", ""),
-    QuestionState.OPEN: (f"and q.closes_at > :now and not ({_ALL_RESOLVED})", f"and not ({_ALL_RESOLVED})"),
-    QuestionState.CLOSED: (f"and q.closes_at <= :now and not ({_ALL_RESOLVED})", "and false"),
-    QuestionState.RESOLVED: (f"and {_ALL_RESOLVED}", f"and {_ALL_RESOLVED}"),
+    QuestionState.OPEN: (
+        f"and q.closes_at > :now and not ({ALL_TARGETS_RESOLVED})",
+        f"and not ({ALL_TARGETS_RESOLVED})",
+    ),
+    QuestionState.CLOSED: (f"and q.closes_at <= :now and not ({ALL_TARGETS_RESOLVED})", "and false"),
+    QuestionState.RESOLVED: (f"and {ALL_TARGETS_RESOLVED}", f"and {ALL_TARGETS_RESOLVED}"),
 }
 
 
@@ -309,24 +315,26 @@ def _list_questions(database: Database, chosen: QuestionFilter, now: datetime) -
     dated, undated = _IN_STATE[chosen.state]
     sql = _SELECT_FILTERED.format(dated=dated, undated=undated)
     values = {"venue": chosen.venue, "source": chosen.source, "limit": chosen.limit, "now": format_timestamp(now)}
-    return [_question_row(*row) for row in database.execute(sql, values)]
+    return [question_list_row(*row) for row in database.execute(sql, values)]
 
 
 def _search_questions(database: Database, text: str, limit: int) -> list[QuestionRow]:
     # A full reference needs no search through all questions.
-    if exact := database.execute(f"{_SELECT_ROWS} where q.ref = ?", [text]).fetchall():
-        return [_question_row(*row) for row in exact]
-    escaped = _escape_like(text)
-    words = to_json_list(f"%{_escape_like(word)}%" for word in text.split())
+    if exact := database.execute(f"{SELECT_QUESTION_ROWS} where q.ref = ?", [text]).fetchall():
+        return [question_list_row(*row) for row in exact]
+    escaped = escape_like(text)
+    words = to_json_list(f"%{escape_like(word)}%" for word in text.split())
     values = {"start": f"{escaped}%", "part": f"%{escaped}%", "words": words, "limit": limit}
-    return [_question_row(*row) for row in database.execute(_SELECT_ROWS + _WHERE_MATCHING, values)]
+    return [question_list_row(*row) for row in database.execute(SELECT_QUESTION_ROWS + _WHERE_MATCHING, values)]
 
 
-def _escape_like(text: str) -> str:
+def escape_like(text: str) -> str:
+    r"""Return the text as a pattern of ``like ... escape '\\'`` that matches only itself."""
     return "".join(f"\\{character}" if character in "\\%_" else character for character in text)
 
 
-def _question_row(*columns: Any) -> QuestionRow:  # noqa: ANN401 - a database row
+def question_list_row(*columns: Any) -> QuestionRow:  # noqa: ANN401 - a database row
+    """Read a row of ``SELECT_QUESTION_ROWS``."""
     ref, version, title, source, family, batch, closes_at, crowd, targets, resolved = columns
     return QuestionRow(
         ref=QuestionRef.parse(ref),

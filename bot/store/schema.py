@@ -12,6 +12,7 @@ Migrations begin with the first release: never edit a released one, add a new on
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
+from bot.store.schema_questions import QUESTION_TABLES
 from bot.store.schema_views import TRIGGERS, VIEWS
 
 MIGRATIONS = Migrations("foxcast")
@@ -23,113 +24,6 @@ _DOCUMENTS = (
   packed blob not null
 ) strict
 """,
-)
-_QUESTIONS = (
-    """create table question (
-  ref text primary key,
-  venue text not null,
-  key text not null,
-  version text not null,
-  title text not null,
-  source text not null,
-  family text not null,
-  batch text,
-  url text,
-  opens_at text,
-  closes_at text,
-  as_of text,
-  first_seen_at text not null,
-  changed_at text not null,
-  series text not null default '',
-  labels text not null default '{}',
-  read_at text,
-  check (ref = venue || ':' || key)
-) strict
-""",
-    "create index question_by_batch on question (venue, batch)",
-    "create index question_by_close on question (closes_at, ref)",
-    """create table question_text (
-  digest text primary key,
-  body text not null
-) strict
-""",
-    """create table question_version (
-  version text primary key,
-  ref text not null references question (ref),
-  seen_at text not null,
-  body text not null,
-  background text references question_text (digest),
-  criteria text references question_text (digest)
-) strict
-""",
-    """create table target (
-  version text not null references question_version (version),
-  target text not null,
-  ref text not null references question (ref),
-  resolves_at text,
-  horizon_days integer,
-  primary key (version, target)
-) strict, without rowid
-""",
-    "create index target_by_question on target (ref, target)",
-    """create table price (
-  id integer primary key,
-  ref text not null references question (ref),
-  at text not null,
-  seen_at text not null,
-  probability real check (probability between 0 and 1),
-  body text,
-  explanation text not null,
-  check ((probability is null) <> (body is null))
-) strict
-""",
-    "create index price_by_question on price (ref, id)",
-)
-_SCHEDULE = (
-    """create table schedule (
-  ref text not null references question (ref),
-  forecaster text not null,
-  due_at text,
-  why text not null,
-  closes_at text,
-  not_before text,
-  attempt integer not null default 0 check (attempt >= 0),
-  owner text,
-  leased_until text,
-  answered_at text,
-  window text not null default 'open' check (window in ('open', 'met', 'missed', 'past')),
-  forecast_only integer not null default 0 check (forecast_only in (0, 1)),
-  primary key (ref, forecaster),
-  check ((owner is null) = (leased_until is null))
-) strict
-""",
-    "create index schedule_by_close on schedule (closes_at, due_at) where owner is null and due_at is not null",
-    "create index schedule_by_due on schedule (due_at) where owner is null and due_at is not null",
-    "create index schedule_leased on schedule (leased_until) where owner is not null",
-    "create index schedule_window on schedule (closes_at) where window = 'open'",
-    """create table lock (
-  ref text not null references question (ref),
-  forecaster text not null,
-  reason text not null,
-  locked_at text not null,
-  until text,
-  primary key (ref, forecaster)
-) strict
-""",
-)
-_OUTCOMES = (
-    """create table resolution (
-  id integer primary key,
-  ref text not null references question (ref),
-  target text not null,
-  kind text not null check (kind in ('happened', 'chosen', 'landed', 'void')),
-  value real,
-  body text not null,
-  resolved_at text not null,
-  seen_at text not null
-) strict
-""",
-    "create index resolution_by_target on resolution (ref, target, id)",
 )
 _FORECASTS = (
     """create table forecast (
@@ -592,7 +486,7 @@ _AUDIT = (
 def create_ledger(database: Database) -> None:
     """Create the tables with their indexes, the views and the triggers."""
     statements = (
-        *(*_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_OUTCOMES, *_FORECASTS, *_INTENTS, *_TALLIES, *_PERMISSIONS),
+        *(*_DOCUMENTS, *QUESTION_TABLES, *_FORECASTS, *_INTENTS, *_TALLIES, *_PERMISSIONS),
         *(*_ACCOUNTS, *_SCORES, *_CALLS, *_JOURNAL, *_ALERTS, *_AUDIT, *VIEWS, *TRIGGERS),
     )
     for statement in statements:

@@ -273,7 +273,7 @@ class JsonSerializer(Generic[T]):
         try:
             value: T = plain_decoder(self._hint)(plain)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            message = f"not a stored {self._name}: {str(plain)[:80]} ({error!r})"
+            message = f"not a stored {self._name}: {repr(plain)[:80]} ({repr(error)[:200]})"
             raise MalformedDataError(message) from error
         return value
 

@@ -39,6 +39,7 @@ _SELECT_OPEN_ORDERS = f"""
     and a.number = (select max(number) from attempt where intent = f.id))
 order by i.seq desc
 """  # noqa: S608 - made of constants
+_SELECT_QUESTION_ORDERS = f"{SELECT_INTENT} where i.ref = ?1 order by i.seq desc limit ?2"
 _COUNT_INTENTS = "select state, sum(count) from intent_tally group by state having sum(count) > 0 order by state"
 _SELECT_TITLE = "select title from question where ref = ?"
 _DECISION_REASON = "select why from decision where intent = ? order by id desc limit 1"
@@ -187,6 +188,12 @@ def list_and_count_orders(database: Database, wanted: OrderFilter) -> tuple[Sequ
         )
     ]
     return found, _count_orders(database, wanted)
+
+
+def list_question_orders(database: Database, ref: QuestionRef, limit: int) -> Sequence[OrderRow]:
+    """Return the newest intents of a question, of all kinds and accounts, newest first."""
+    rows = intents.read_intent_rows(database, _SELECT_QUESTION_ORDERS, str(ref), limit)
+    return [_order_row(database, row) for row in rows]
 
 
 def _count_orders(database: Database, wanted: OrderFilter) -> int:

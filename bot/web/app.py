@@ -1,62 +1,43 @@
-"""The application that the server runs: `/healthz`, `/healthz/live`, `/healthz/ready` and `/metrics`.
+"""The application that the server runs: the dashboard, `/healthz`, `/healthz/live`, `/healthz/ready` and `/metrics`.
 
-Every request must carry the token, where there is one. Without a token only this machine can connect, and only under
-its own name, so that a page in a browser cannot read it through a name that it controls (DNS rebinding).
+``bot.web.access`` decides who may read what.
 """
 
-import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 import structlog
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.alerts.conditions import find_degradations
 from bot.alerts.health_snapshot import HealthSnapshot
 from bot.core.errors import StoreError
 from bot.core.redaction import redact_foreign_message
 from bot.store.heartbeat import DaemonCondition
+from bot.web.access import AccessGate, SessionStore
+from bot.web.api import JsonApi
+from bot.web.dashboard import dashboard_routes
 from bot.web.watched_state import WatchedState
 
 log = structlog.get_logger(__name__)
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-_LOCAL_NAMES = ["127.0.0.1", "localhost", "[::1]"]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenGate:
-    """Middleware that refuses requests without the token."""
+def create_web_app(
+    state: WatchedState, *, token: str | None, hosts: Collection[str] = (), api: JsonApi | None = None
+) -> Starlette:
+    """Return the application; ``token`` is what every request must carry, None for any program of this machine.
 
-    app: ASGIApp
-    token: str
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        kind, _, given = Request(scope).headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token.encode()):
-            await self.app(scope, receive, send)
-            return
-        headers = {**_HEADERS, "www-authenticate": "Bearer"}
-        refusal = PlainTextResponse("this address needs a token: Authorization: Bearer ...\n", 401, headers)
-        await refusal(scope, receive, send)
-
-
-def create_web_app(state: WatchedState, *, token: str | None) -> Starlette:
-    """Return the application; ``token`` is what every request must carry, None for any program of this machine."""
-    gate = Middleware(TrustedHostMiddleware, allowed_hosts=_LOCAL_NAMES)
-    if token is not None:
-        gate = Middleware(TokenGate, token=token)
-    return Starlette(routes=[*health_routes(state)], middleware=[gate])
+    ``hosts`` are further names of the server. The ``api`` checks the tokens of its callers itself.
+    """
+    sessions = SessionStore(state.clock)
+    gate = Middleware(AccessGate, token=token, sessions=sessions, hosts=frozenset(hosts))
+    routes = [*health_routes(state), *dashboard_routes(state, sessions, token=token)]
+    return Starlette(routes=[*(api.routes() if api else ()), *routes], middleware=[gate])
 
 
 def health_routes(state: WatchedState) -> Sequence[Route]:

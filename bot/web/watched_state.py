@@ -33,10 +33,11 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(slots=True)
 class TimedCache(Generic[ValueT]):
-    """Keeps a value for ``KEPT_S`` seconds; callers that ask meanwhile wait for the same reading."""
+    """Keeps a value for ``kept_s`` seconds; callers that ask meanwhile wait for the same reading."""
 
     clock: Clock
     read: Callable[[], Awaitable[ValueT]]
+    kept_s: float = KEPT_S
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _kept: tuple[float, ValueT] | None = None
 
@@ -44,9 +45,13 @@ class TimedCache(Generic[ValueT]):
         """Return the value, read again if it is too old."""
         async with self._lock:
             now_s = self.clock.monotonic()
-            if self._kept is None or now_s - self._kept[0] > KEPT_S:
+            if self._kept is None or now_s - self._kept[0] > self.kept_s:
                 self._kept = (now_s, await self.read())
             return self._kept[1]
+
+    def forget(self) -> None:
+        """Read the value anew for the next caller."""
+        self._kept = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

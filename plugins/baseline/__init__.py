@@ -22,6 +22,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[BaselineSettings]]:
             name=BASELINE_NAME,
             summary="Crowd price, seasons and the history of each series, without any model",
             settings=BaselineSettings,
+            first_config=True,
             open=open_baseline,
             learner=lambda _: BaselineLearner(),
             shipped_parameters=load_shipped_parameters,

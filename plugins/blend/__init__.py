@@ -18,6 +18,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[BlendSettings]]:
             name="blend",
             summary="The answers of other forecasters and the crowd's price as one, weighted by what resolved",
             settings=BlendSettings,
+            first_config=True,
             open=open_blend,
             learner=BlendLearner,
             steps=lambda _: 1,

@@ -9,6 +9,7 @@ from itertools import combinations
 from pathlib import Path
 
 from bot.api import (
+    ELSEWHERE_MEMBER,
     PEER_FORECASTS,
     Belief,
     BlendWeights,
@@ -62,7 +63,7 @@ class BlendForecaster:
         if not members:
             message = 'the blend has no members; name them: [forecasters.blend.settings] members = ["...", "..."]'
             raise ConfigError(message)
-        result = await context.use_tool(PEER_FORECASTS, {"forecasters": list(self.settings.forecasters)})
+        result = await context.use_tool(PEER_FORECASTS, {"forecasters": list(self.settings.answering)})
         answers, absent = _read_answers(result.data), _read_absent(result.data)
         if CROWD_MEMBER in members:
             if question.crowd is None:
@@ -90,7 +91,8 @@ class BlendForecaster:
             ),
             usage=result.usage,
             final=True,
-            remarks=tuple(f"{name} is ignored: {why}" for name, why in absent.items()),
+            # Few questions are asked elsewhere too, which is no fault.
+            remarks=tuple(f"{name} is ignored: {why}" for name, why in absent.items() if name != ELSEWHERE_MEMBER),
         )
 
     def _known_weights(self, fitted: FittedParameters | None, cutoff: datetime) -> BlendWeights:

@@ -4,9 +4,10 @@ from typing import Self
 
 from pydantic import model_validator
 
-from bot.api import LocalPath, PluginSettings
+from bot.api import ELSEWHERE_MEMBER, LocalPath, PluginSettings
 
-# The member that is no forecaster: the crowd's price, where the question has one.
+# Members that are no forecasters: the crowd's price, where the question has one, and that of the same question at other
+# venues (ELSEWHERE_MEMBER).
 CROWD_MEMBER = "crowd"
 
 
@@ -14,7 +15,8 @@ class BlendSettings(PluginSettings):
     """The members of one blend."""
 
     members: tuple[str, ...] = ()
-    """Forecasters whose forecasts are combined; "crowd" among them is the crowd's price. "baseline" contains it."""
+    """Forecasters whose forecasts are combined; "crowd" among them is the crowd's price, which "baseline" contains,
+    and "elsewhere" the price of the same question at other venues (`foxcast pairs`)."""
 
     weights: LocalPath | None = None
     """A file of weights that "foxcast fit blend" wrote, used until forecasts of your own have taught more; unset: equal
@@ -30,4 +32,9 @@ class BlendSettings(PluginSettings):
     @property
     def forecasters(self) -> tuple[str, ...]:
         """The members that forecast."""
+        return tuple(name for name in self.answering if name != ELSEWHERE_MEMBER)
+
+    @property
+    def answering(self) -> tuple[str, ...]:
+        """The members whose answers the engine reads: forecasters, and prices elsewhere."""
         return tuple(name for name in self.members if name != CROWD_MEMBER)

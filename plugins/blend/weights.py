@@ -36,8 +36,8 @@ class BlendLearner:
 
     @property
     def other_forecasters(self) -> Collection[str]:
-        """The members that forecast."""
-        return self.settings.forecasters
+        """The members whose answers the engine reads."""
+        return self.settings.answering
 
     def fit(self, examples: Sequence[TrainingExample], *, before: datetime) -> Mapping[str, Json]:
         """Return nothing: outcomes alone say nothing about members."""
@@ -101,7 +101,7 @@ def _blend_examples(
             at = past.resolution.resolved_at.isoformat()
             message = f"{past.resolution.ref} was resolved on {at}, not before {before.isoformat()}"
             raise LeakError(message)
-        if past.forecaster in settings.forecasters and isinstance(past.outcome, BinaryOutcome):
+        if past.forecaster in settings.answering and isinstance(past.outcome, BinaryOutcome):
             events[str(past.question.ref), past.resolution.target][past.forecaster] = past
     for by_member in events.values():
         some = next(iter(by_member.values()))

@@ -18,6 +18,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[BlfSettings]]:
             name="blf",
             summary="A language model that searches step by step and writes down what it believes and why",
             settings=BlfSettings,
+            first_config=True,
             open=open_blf,
             learner=lambda _: BaseRateLearner(),
             trials=5,

@@ -38,7 +38,7 @@ DEFAULT_TOOLS = (
 )
 PAGE_TOOL_PREFIX = "fetch_"
 # Tools that came after the paper must be named, so that results measured without them stay comparable.
-OPTIONAL_TOOLS = ("calculate", "question_history", "related_questions")
+OPTIONAL_TOOLS = ("calculate", "question_history", "related_questions", "paired_prices")
 # Reading search results makes no sense without searches.
 SEARCH_TOOLS = (SEARCH_TOOL, "summarize_results")
 
@@ -107,7 +107,8 @@ class BlfSettings(AnswerFields):
     """Offer web searches."""
 
     tools: tuple[ToolName, ...] | None = None
-    """Tools that may be used; unset: all but `calculate`, `question_history` and `related_questions`."""
+    """Tools that may be used; unset: all but `calculate`, `question_history`, `related_questions` and
+    `paired_prices`."""
 
     crowd: bool = True
     """Show the market price or community forecast to the model, and start from it."""

@@ -11,6 +11,8 @@ from bot.api import MalformedDataError, NotFoundError, Question, TimeSeries
 
 # Encrypted, or a fake on this machine.
 ADDRESS_PATTERN = r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))"
+# So much of an answer an error shows at most.
+MAX_SHOWN_CHARS = 300
 ONE_DAY = timedelta(days=1)
 
 
@@ -43,7 +45,7 @@ def parse_reply(model: type[ModelT], body: bytes, source: str) -> ModelT:
 
 def raise_malformed(source: str, why: str) -> NoReturn:
     """Raise MalformedDataError."""
-    message = f"{source}: the answer does not have its documented form: {why}"
+    message = f"{source}: the answer does not have its documented form: {why[:MAX_SHOWN_CHARS]}"
     raise MalformedDataError(message)
 
 

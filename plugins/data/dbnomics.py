@@ -148,6 +148,7 @@ def foxcast_data_sources() -> list[DataSpec[DbnomicsSettings]]:
             name=SOURCE,
             summary="Series of many statistical offices, the temperatures of French stations among them",
             settings=DbnomicsSettings,
+            first_config=True,
             open=open_dbnomics,
             question_sources=frozenset({"dbnomics"}),
             # Source: BLF paper, section C.6 and table 6.

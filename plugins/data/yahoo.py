@@ -249,6 +249,7 @@ def foxcast_data_sources() -> list[DataSpec[YahooSettings]]:
             name=SOURCE,
             summary="Daily closes of stocks, indices and currencies",
             settings=YahooSettings,
+            first_config=True,
             open=open_yahoo,
             question_sources=frozenset({QUESTION_SOURCE}),
             policy=SourcePolicy(first="series_combo", searches=1, advice=ADVICE),

@@ -255,7 +255,11 @@ def parse_moment(text: str) -> datetime | None:
     if text in {MISSING_VALUE, ""}:
         return None
     parsed = datetime.fromisoformat(text)
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    try:
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    except OverflowError:
+        # In UTC it is in a year before the first or after the last.
+        _raise_value_error(f"{text} is no moment in UTC")
 
 
 def _parse_targets(record: Mapping[str, Any], due: date, source: str, complaints: FileComplaints) -> tuple[Target, ...]:

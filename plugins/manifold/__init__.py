@@ -17,7 +17,7 @@ per address; bets are sent one at a time.
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from bot.api import OrderPlanner, PluginContext, RateLimit, VenueSpec, hookimpl
+from bot.api import OrderPlanner, PluginContext, RateLimit, SetupChoice, SetupValue, VenueSpec, hookimpl
 from plugins.manifold.account import check_account
 from plugins.manifold.api_client import ManifoldClient
 from plugins.manifold.paper_market import open_paper
@@ -55,6 +55,14 @@ def rate_limits(settings: ManifoldSettings) -> Sequence[RateLimit]:
     )
 
 
+SETUP = SetupChoice(
+    name=VENUE,
+    title="Manifold: markets in play money, on paper without a key",
+    values=(SetupValue(name="topics", key="topics", prompt="Topics, by slug; none: all", default="ai", is_list=True),),
+    settings={"min_bettors": 20},
+)
+
+
 @asynccontextmanager
 async def open_planner(settings: ManifoldSettings, context: PluginContext) -> AsyncIterator[OrderPlanner]:
     """Open the order planner."""
@@ -69,6 +77,7 @@ def foxcast_venues() -> list[VenueSpec[ManifoldSettings]]:
             name=VENUE,
             summary="Markets in play money on everything: questions, prices as they move, and limit orders",
             settings=ManifoldSettings,
+            setup=(SETUP,),
             hosts=("manifold.markets",),
             reader=open_reader,
             paper=open_paper,

@@ -176,7 +176,12 @@ def _market_question(market: ManifoldMarketRecord, now: datetime) -> Question:
         return _build_question(market, curve_shape(market))
     crowd = None
     if market.prob is not None:
-        crowd = CrowdForecast(prediction=BinaryPrediction(market.prob), at=now, explanation=_describe_pool(market))
+        crowd = CrowdForecast(
+            prediction=BinaryPrediction(market.prob),
+            at=now,
+            explanation=_describe_pool(market),
+            liquidity=market.liquidity,
+        )
     return _build_question(market, BinaryShape(), crowd=crowd)
 
 
@@ -204,7 +209,12 @@ def _parse_answer_questions(market: ManifoldMarketRecord, unpacked: ManifoldPars
         pools = "; ".join(
             f"{name}: {_describe_answer_pool(answer)}" for name, answer in zip(names, answers, strict=True)
         )
-        crowd = CrowdForecast(prediction=choice_from_prices(prices), at=now, explanation=clean_text(f"pools {pools}"))
+        crowd = CrowdForecast(
+            prediction=choice_from_prices(prices),
+            at=now,
+            explanation=clean_text(f"pools {pools}"),
+            liquidity=market.liquidity,
+        )
     unpacked.questions.append(_build_question(market, ChoiceShape(options=names), crowd=crowd))
 
 

@@ -17,7 +17,7 @@ hours, sometimes minutes, so it runs every seven and a half minutes unless confi
 from collections.abc import Sequence
 from datetime import timedelta
 
-from bot.api import RateLimit, VenueSpec, hookimpl
+from bot.api import RateLimit, SetupChoice, SetupValue, VenueSpec, hookimpl
 from plugins.metaculus.account_check import check_account
 from plugins.metaculus.history import read_history
 from plugins.metaculus.paper_record import open_paper
@@ -44,6 +44,28 @@ def rate_limits(settings: MetaculusSettings) -> Sequence[RateLimit]:
     )
 
 
+SETUP = SetupChoice(
+    name=VENUE,
+    title="A Metaculus tournament (needs the token of a bot account, also to read)",
+    values=(
+        SetupValue(
+            name="token",
+            key="token",
+            prompt="Token of your bot account (site: Settings, My Forecasting Bots)",
+            secret=True,
+        ),
+        SetupValue(
+            name="tournaments",
+            key="tournaments",
+            prompt="Tournaments, by slug",
+            default=",".join(map(str, MetaculusSettings.model_fields["tournaments"].default)),
+            is_list=True,
+        ),
+    ),
+    table={"comment": True},
+)
+
+
 @hookimpl
 def foxcast_venues() -> list[VenueSpec[MetaculusSettings]]:
     """Offer the one venue of this plugin."""
@@ -54,6 +76,7 @@ def foxcast_venues() -> list[VenueSpec[MetaculusSettings]]:
             withdraws=True,
             comment_fee=lambda _: 0.0,
             settings=MetaculusSettings,
+            setup=(SETUP,),
             hosts=("metaculus.com",),
             reader=open_reader,
             read_history=read_history,

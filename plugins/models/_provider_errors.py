@@ -163,7 +163,9 @@ def error_message(text: str) -> str:
         found = _error_words(json.loads(text))
     except (ValueError, RecursionError):
         found = ""
-    return " ".join((found or text).split())[:MAX_SHOWN_CHARS]
+    # Half a pair of surrogates, which JSON can hold, could not be printed.
+    printable = (found or text).encode("utf-8", "replace").decode()
+    return " ".join(printable.split())[:MAX_SHOWN_CHARS]
 
 
 def state_refusal_report(error: ModelStateRefusedError, hint: str = "") -> RequestRejectedError:

@@ -105,6 +105,15 @@ def vendor_of_host(host: str) -> str:
     return _VENDOR_HOSTS.get(host.lower(), "")
 
 
+# A router lists its models for everybody; this path needs the key.
+_KEY_PATHS = {ROUTER: "/key"}
+
+
+def key_path(vendor: str) -> str:
+    """Return the path below the address of a vendor that shows whether a key is valid, "" for the list of models."""
+    return _KEY_PATHS.get(vendor, "")
+
+
 def request_url(base: str, wire: WireFormat, name: str) -> str:
     """Return the address of a request."""
     if wire is WireFormat.RESPONSES:

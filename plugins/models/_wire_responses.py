@@ -41,7 +41,7 @@ from plugins.models._wire_call import (
 FORMAT_NAME = "the Responses API"
 # A tick of the currency in which one vendor bills.
 _TICKS_PER_USD = 1e10
-_FAILED_STATUSES = frozenset({"failed", "cancelled"})
+_FAILED_STATUSES = ("failed", "cancelled")
 
 
 def responses_body(call: WireCall) -> dict[str, Json]:

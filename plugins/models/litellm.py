@@ -41,9 +41,12 @@ from bot.api import (
     Prompt,
     SamplingSettings,
     ServiceUnavailableError,
+    SetupChoice,
+    SetupValue,
     TokenPrice,
     hookimpl,
 )
+from plugins.models._access_check import AccessCheck
 from plugins.models._litellm_library import (
     CACHE_MARK_VENDORS,
     library_request,
@@ -54,7 +57,7 @@ from plugins.models._litellm_library import (
 )
 from plugins.models._profiles import ModelProfile, WireFormat, library_profile, model_profile
 from plugins.models._provider_errors import ErrorRemedy
-from plugins.models._vendors import VENDOR_ADDRESSES, request_url
+from plugins.models._vendors import VENDOR_ADDRESSES, VendorAddress, key_path, request_url
 from plugins.models._wire_call import WireCall, WireReply
 from plugins.models._wire_chat import require_complete_prompt
 from plugins.models.openai_compatible import ModelEndpoint, send_with_state_retry, with_cost
@@ -138,6 +141,24 @@ class LitellmProvider:
             return None
         return f"no key; set {_key_variable(model)}"
 
+    async def check_access(self, model: str) -> str:
+        """Ask the vendor whether it accepts the key and lists the model, for nothing; see ``AccessCheck``."""
+        vendor, _, name = model.partition("/")
+        known = VENDOR_ADDRESSES.get(vendor)
+        if known is None:
+            return "its key can only be checked by asking the model"
+        base, key = self._address_and_key(f"{NAME}:{model}", vendor, known)
+        check = AccessCheck(
+            display_name=f"{NAME}:{model}",
+            name=name,
+            base_url=base,
+            wire=_model_profile(model).wire,
+            headers=known.request_headers(key),
+            remedy=self._error_remedy(vendor),
+            key_path=key_path(vendor),
+        )
+        return await check.run(self._http)
+
     async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
         """Return the answer of a model; raises ConfigError for an effort that it does not accept."""
         profile = _model_profile(model)
@@ -189,18 +210,22 @@ class LitellmProvider:
 
         Raises AuthenticationError where there is no key for it.
         """
-        known, setting = VENDOR_ADDRESSES[vendor], f"base_urls.{vendor} in [models.{NAME}.settings]"
-        key = known.api_key(self._configured_key(vendor))
-        if key is None and known.key_variables:
-            message = f"{call.display_name}: no key; set {_key_variable(call.model)}"
-            raise AuthenticationError(message, sent=False)
-        base = known.base_address(self._settings.base_urls.get(vendor), setting)
+        known = VENDOR_ADDRESSES[vendor]
+        base, key = self._address_and_key(call.display_name, vendor, known)
         return ModelEndpoint(
             url=request_url(base, call.profile.wire, call.name),
             headers=known.request_headers(key),
             deadline_s=self._settings.deadline_s,
             body=self._settings.bodies.get(vendor, {}),
         )
+
+    def _address_and_key(self, display_name: str, vendor: str, known: VendorAddress) -> tuple[str, str | None]:
+        key = known.api_key(self._configured_key(vendor))
+        if key is None and known.key_variables:
+            message = f"{display_name}: no key; set {_key_variable(vendor)}"
+            raise AuthenticationError(message, sent=False)
+        setting = f"base_urls.{vendor} in [models.{NAME}.settings]"
+        return known.base_address(self._settings.base_urls.get(vendor), setting), key
 
     async def _send_through_library(self, call: WireCall) -> WireReply:
         """Send the request through the library, which knows the forms of some more vendors."""
@@ -258,8 +283,29 @@ def foxcast_models() -> list[ModelSpec[LitellmSettings]]:
             summary="Models of many named providers, through the library litellm",
             settings=LitellmSettings,
             open=open_litellm,
+            setup=tuple(_setup_choice(vendor, title, model) for vendor, title, model in _SETUP_CHOICES),
         )
     ]
+
+
+# For `foxcast init`: models that can forecast, whose prices the library knows.
+_SETUP_CHOICES = (
+    ("openrouter", "OpenRouter: models of all vendors with one key", "moonshotai/kimi-k3"),
+    ("openai", "OpenAI", "gpt-5.6-sol"),
+    ("anthropic", "Anthropic", "claude-opus-4-8"),
+    ("gemini", "Google Gemini", "gemini-3.1-pro-preview"),
+)
+
+
+def _setup_choice(vendor: str, title: str, model: str) -> SetupChoice:
+    key = SetupValue(
+        name="key",
+        key=f"keys.{vendor}",
+        prompt=f"API key of {title.partition(':')[0]}",
+        secret=True,
+        variables=VENDOR_ADDRESSES[vendor].key_variables,
+    )
+    return SetupChoice(name=vendor, title=title, values=(key,), model=model)
 
 
 def _model_profile(model: str) -> ModelProfile:

@@ -34,9 +34,12 @@ from bot.api import (
     ReasoningEffort,
     RequestRejectedError,
     SamplingSettings,
+    SetupChoice,
+    SetupValue,
     TokenPrice,
     hookimpl,
 )
+from plugins.models._access_check import AccessCheck
 from plugins.models._profiles import ModelProfile, ThinkingStyle, WireFormat, model_profile
 from plugins.models._provider_errors import (
     ErrorRemedy,
@@ -44,7 +47,7 @@ from plugins.models._provider_errors import (
     state_refusal_report,
     translate_http_error,
 )
-from plugins.models._vendors import HOSTED_VENDORS, request_url, vendor_of_host
+from plugins.models._vendors import HOSTED_VENDORS, key_path, request_url, vendor_of_host
 from plugins.models._wire_call import ANSWER_NAME, MAX_REPLY_BYTES, WireCall, WireReply, merge_body
 from plugins.models._wire_chat import answer_tool, chat_body, read_chat, require_complete_prompt, unwrap_answer_tool
 from plugins.models._wire_gemini import gemini_body, read_gemini
@@ -352,6 +355,20 @@ class OpenAiCompatibleProvider:
         """Return a digest of the endpoint as configured: the same model behind another one is another model."""
         return self._find_endpoint(model)[0].place()
 
+    async def check_access(self, model: str) -> str:
+        """Ask the endpoint whether it accepts the key and lists the model, for nothing; see ``AccessCheck``."""
+        endpoint, name = self._find_endpoint(model)
+        check = AccessCheck(
+            display_name=f"{NAME}:{model}",
+            name=name,
+            base_url=endpoint.base_url,
+            wire=WireFormat.CHAT,
+            headers=endpoint.request_headers(),
+            remedy=_error_remedy(model),
+            key_path=key_path(vendor_of_host(urlsplit(endpoint.base_url).hostname or "")),
+        )
+        return await check.run(self._http)
+
     async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
         """Return the answer of a model; raises ConfigError for what the endpoint does not accept."""
         endpoint, name = self._find_endpoint(model)
@@ -413,6 +430,21 @@ def foxcast_models() -> list[ModelSpec[OpenAiCompatibleSettings]]:
             summary="Models behind a chat-completions endpoint: local servers and most providers",
             settings=OpenAiCompatibleSettings,
             open=open_openai_compatible,
+            setup=(
+                SetupChoice(
+                    name="local",
+                    title="A server of your own: llama.cpp, vLLM, Ollama, LM Studio",
+                    values=(
+                        SetupValue(
+                            name="address",
+                            key="endpoints.local.base_url",
+                            prompt="Address of the server",
+                            default="http://127.0.0.1:8080/v1",
+                        ),
+                    ),
+                    is_local=True,
+                ),
+            ),
         )
     ]
 

@@ -16,7 +16,7 @@ Orders are planned on the current books; ``order_terms`` describes the terms of 
 their arrival, and nothing is sent.
 """
 
-from bot.api import VenueSpec, hookimpl
+from bot.api import SetupChoice, SetupValue, VenueSpec, hookimpl
 from plugins.polymarket.account_check import check_account
 from plugins.polymarket.api_client import rate_limits
 from plugins.polymarket.paper_market import open_paper
@@ -27,6 +27,13 @@ from plugins.polymarket.reader import open_reader
 from plugins.polymarket.settings import PolymarketSettings
 from plugins.polymarket.writer import open_writer
 
+SETUP = SetupChoice(
+    name=VENUE,
+    title="Polymarket: markets in dollars, on paper without a key",
+    values=(SetupValue(name="tags", key="tags", prompt="Tags, by slug; none: all", default="politics", is_list=True),),
+    settings={"ends_within_d": 90},
+)
+
 
 @hookimpl
 def foxcast_venues() -> list[VenueSpec[PolymarketSettings]]:
@@ -36,6 +43,7 @@ def foxcast_venues() -> list[VenueSpec[PolymarketSettings]]:
             name=VENUE,
             summary="Markets on politics, sports, economy and much else, forecast against their order books",
             settings=PolymarketSettings,
+            setup=(SETUP,),
             hosts=("polymarket.com",),
             reader=open_reader,
             paper=open_paper,

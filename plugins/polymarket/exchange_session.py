@@ -102,6 +102,10 @@ class ExchangeSession:
                 self._credentials = await self._find_credentials()
             return self._credentials
 
+    def forget_credentials(self) -> None:
+        """Have the secrets requested again before the next request."""
+        self._credentials = None
+
     async def get(self, path: str, parameters: QueryParameters | None = None) -> Json:
         """Read private data of the account; the signed path has no query."""
         url = build_url(self._settings, self._settings.clob_url, path, parameters)
@@ -109,7 +113,7 @@ class ExchangeSession:
             body = await self._http.get(url, max_bytes=MAX_RESPONSE_BYTES, headers=await self._headers("GET", url))
         except AuthenticationError:
             # Derived secrets may have been replaced at the venue.
-            self._credentials = None
+            self.forget_credentials()
             raise
         return _decode_json(body, path)
 

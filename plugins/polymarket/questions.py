@@ -19,7 +19,6 @@ from bot.api import (
     ChoiceShape,
     CrowdForecast,
     MalformedDataError,
-    Prediction,
     Question,
     QuestionRef,
     Target,
@@ -120,7 +119,15 @@ def market_question(market: PolymarketMarket, snapshot: BooksSnapshot) -> Questi
         url=market_url(market),
         opens_at=market.starts_at,
         closes_at=market.ends_at,
-        crowd=None if price is None else _crowd_forecast(BinaryPrediction(price), snapshot.at, _describe_book(book)),
+        crowd=None
+        if price is None
+        else CrowdForecast(
+            prediction=BinaryPrediction(price),
+            at=snapshot.at,
+            explanation=_describe_book(book),
+            spread=_book_spread(book),
+            liquidity=None if market.liquidity is None else float(market.liquidity),
+        ),
         facts=facts,
         tags=market.event.tags,
     )
@@ -159,7 +166,7 @@ def group_question(group: EventGroup, snapshot: BooksSnapshot) -> Question:
         closes_at=group.ends_at,
         crowd=None
         if choice is None
-        else _crowd_forecast(choice, snapshot.at, f"prices of the options sum to {total:.3f}"),
+        else CrowdForecast(prediction=choice, at=snapshot.at, explanation=f"prices of the options sum to {total:.3f}"),
         facts=facts,
         tags=group.event.tags,
     )
@@ -237,16 +244,19 @@ def _criteria_text(rules: str, updated: bool) -> str:  # noqa: FBT001 - two part
     return f"{rules}\n\n{RULES_CHANGED}".strip() if updated else rules
 
 
-def _crowd_forecast(prediction: Prediction, at: datetime, explanation: str) -> CrowdForecast:
-    return CrowdForecast(prediction=prediction, at=at, explanation=explanation)
-
-
 def _describe_book(book: PolymarketOrderBook | None) -> str:
     """Describe the book of a price, so that it can be found again."""
     if book is None:
         return ""
     bid, ask = (f"{level[0].size} at {level[0].price}" if level else "none" for level in (book.bids, book.asks))
     return f"book {book.hash} of {book.at.isoformat()}: bid {bid}, ask {ask}"
+
+
+def _book_spread(book: PolymarketOrderBook | None) -> float | None:
+    """Return the difference between the best prices, None where one side has none."""
+    if book is None or not book.bids or not book.asks:
+        return None
+    return float(book.asks[0].price - book.bids[0].price)
 
 
 def _text_digest(text: str) -> str:

@@ -259,7 +259,7 @@ def _encode_json(body: Mapping[str, Json]) -> str:
     return json.dumps(body, sort_keys=True, separators=(",", ":"))
 
 
-_OK, _UNAUTHORIZED, _FORBIDDEN, _RESTARTING, _HALTED = 200, 401, 403, 425, 503
+_OK, UNAUTHORIZED, _FORBIDDEN, _RESTARTING, _HALTED = 200, 401, 403, 425, 503
 
 
 _RESTRICTED_MODES = ("cancel-only", "post-only", "cancel only", "post only")
@@ -326,7 +326,7 @@ def _success_verdict(fields: Mapping[str, object], text: str) -> WriteVerdict:
 
 
 def _refusal_verdict_by_text(status: int, text: str) -> WriteVerdict:
-    if status == _UNAUTHORIZED:
+    if status == UNAUTHORIZED:
         return refusal_verdict(f"401{detail_suffix(text)}: see key_file, wallet and api_key", ResponsibleParty.OPERATOR)
     for sign, (advice, responsible) in _KNOWN_REFUSALS.items():
         if sign in text.lower():

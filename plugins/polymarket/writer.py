@@ -65,6 +65,7 @@ from plugins.polymarket.signer_client import SignerClient, create_signer
 from plugins.polymarket.write_requests import (
     CONFIRMED,
     FAILED,
+    UNAUTHORIZED,
     WRITE_DEADLINE_S,
     OrderMatch,
     build_unsigned_order,
@@ -243,7 +244,11 @@ class PolymarketWriter:
         verdict, reply = await send_once(
             self._write_client, request, write_verdict, max_bytes=MAX_RESPONSE_BYTES, deadline_s=WRITE_DEADLINE_S
         )
-        self._refusal.note_verdict(verdict, sealed)
+        if reply is not None and reply.status == UNAUTHORIZED:
+            # The venue may have replaced the derived secrets: they are derived again. The engine's guard counts.
+            self._session.forget_credentials()
+        else:
+            self._refusal.note_verdict(verdict, sealed)
         if verdict.state is IntentState.UNKNOWN:
             return await self._cancel_unknown(task, verdict.detail)
         if verdict.state is not IntentState.ACKED or reply is None:

@@ -104,6 +104,7 @@ def foxcast_search_engines() -> list[SearchSpec[GoogleNewsSettings]]:
             summary="Headlines with exact times, bounded by date; no key, no text",
             bounds_dates=True,
             settings=GoogleNewsSettings,
+            first_config=True,
             open=open_google_news,
         )
     ]

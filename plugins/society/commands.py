@@ -6,6 +6,7 @@ import tomllib
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -171,6 +172,8 @@ def _variant_name(name: str) -> str:
         message = "should be lower-case letters, digits and single underscores, 60 at most"
     elif name == _OWN_NAME:
         message = "is the forecaster that the variant is made of; give it another name"
+    elif find_spec(f"plugins.{name}") is not None:
+        message = "is that of a plugin, so config would refuse the table; give the variant another name"
     if message:
         message = f"the name {name!r} {message}"
         raise ConfigError(message)

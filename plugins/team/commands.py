@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Annotated
 
 import typer
@@ -22,6 +23,9 @@ from plugins.team.team_run import AGENT, GOALS, SETTLED
 
 _TEXT_CHARS = 400
 _COLUMNS = "{:<14}{:>12}{:>9}{:>7}{:>10}{:>9}{:>10}{:>9}  {}"
+_KIND_COLUMNS = "{:>7}{:>8}{:>12}{:>7}  {}"
+# Members play the roles team_1, team_2, ..., which fall back to these.
+_MEMBER_ROLES = ("team", "main")
 _HEAD = ("forecast", "efficiency", "settled", "steps", "messages", "tokens", "USD", "Brier", "question")
 
 
@@ -29,8 +33,9 @@ def show_teams(
     ctx: typer.Context,
     forecasts: Annotated[list[str], typer.Argument(metavar="FORECAST...", help="The ids of forecasts by a team.")],
 ) -> None:
-    """Show efficiency and score of forecasts by teams in a table."""
-    typer.echo("\n".join(efficiency_table([require_team_forecast(explain_forecast(ctx, name)) for name in forecasts])))
+    """Show efficiency and score of forecasts by teams in a table, and their mean by size and mix of models."""
+    found = [require_team_forecast(explain_forecast(ctx, name)) for name in forecasts]
+    typer.echo("\n".join((*efficiency_table(found), "", *team_kind_table(found))))
 
 
 def require_team_forecast(found: ForecastExplanation) -> ForecastExplanation:
@@ -67,6 +72,29 @@ def efficiency_table(found: Sequence[ForecastExplanation]) -> Iterator[str]:
             f"{one.chain.cost_usd:.4f}",
             f"{sum(briers) / len(briers):.3f}" if briers else "-",
             replace_invisible(one.trace.question.title)[:60],
+        ).rstrip()
+
+
+def team_kind_table(found: Sequence[ForecastExplanation]) -> Iterator[str]:
+    """Yield a line for each size of team and mix of models: the mean share of sub-goals settled in a trial.
+
+    A trial that did not come to its end does not count. The mean share is the Transport Rate of the paper. Source:
+    docs/facts/source-systems.md#coela.
+    """
+    kinds: dict[tuple[int, str], list[tuple[float, int]]] = {}
+    for one in {explained.trace.id: explained for explained in found}.values():
+        models = sorted({call.answer.model for call in one.chain.calls if call.role.startswith(_MEMBER_ROLES)})
+        for steps in one.steps.values():
+            settled, of = _count_settled([steps])
+            if of:
+                members = len({str(step.action.arguments[AGENT]) for step in steps})
+                kinds.setdefault((members, ", ".join(models) or "unknown"), []).append((settled / of, len(steps)))
+    yield _KIND_COLUMNS.format("members", "trials", "efficiency", "steps", "models")
+    for (members, mix), trials in sorted(kinds.items()):
+        shares, steps_taken = zip(*trials, strict=True)
+        mean_steps = f"{fmean(steps_taken):.1f}"
+        yield _KIND_COLUMNS.format(
+            members, len(trials), f"{fmean(shares):.2f}", mean_steps, replace_invisible(mix)
         ).rstrip()
 
 

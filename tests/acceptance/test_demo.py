@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from bot.core.child_process import child_command
@@ -24,6 +25,7 @@ from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallatio
 
 # A small world in which something is over on the second day.
 SEED, DAYS = 51, 2
+ADDRESS = "the dashboard is at "
 # The program with each connection, look-up of a name and start of a process written down before it is made.
 LISTENED = """
 import json, sys
@@ -44,23 +46,64 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[FoxcastInstallation,
     """A demo that was listened to, what it said, and what was heard."""
     foxcast = FoxcastInstallation(tmp_path_factory.mktemp("demo"), {"COLUMNS": "200"})
     heard = foxcast.folder / "heard.jsonl"
-    asked = {"folder": "state/demo", "program": str(COMMAND), "seed": SEED, "days": DAYS, "fast": True}
-    done = subprocess.run(
+    asked = {"folder": "state/demo", "program": str(COMMAND), "seed": SEED, "days": DAYS, "fast": True, "web": True}
+    process = subprocess.Popen(
         [sys.executable, "-P", "-c", LISTENED, heard, json.dumps(asked)],
         cwd=foxcast.folder,
         # Keys and settings of real accounts are no business of the demo.
         env={**foxcast.environment, "FOXCAST_MODE": "off", "FOXCAST_VENUES__MANIFOLD__SETTINGS__KEY": "real-key"},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=110,
-        check=False,
     )
+    said, page = read_first_page(process)
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=60)
     return (
         foxcast,
-        CommandResult(done.returncode, done.stdout, done.stderr),
+        CommandResult(process.returncode, said + rest + page, errors),
         [*map(json.loads, heard.read_text().splitlines())],
     )
+
+
+def read_first_page(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return what a process says until it serves the dashboard, and its first page."""
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if line.startswith(ADDRESS):
+            answer = httpx.get(line.removeprefix(ADDRESS).split()[0])
+            return said, answer.raise_for_status().text
+    return said, ""
+
+
+def test_the_dashboard_shows_the_demo_as_it_was_when_it_ended(
+    demo: tuple[FoxcastInstallation, CommandResult, list[Any]],
+) -> None:
+    _, answer, _ = demo
+    page = answer.out.partition("<!doctype html>")[2]
+    assert re.search(r"Stopped, last sign of life \d+ (s|min) ago", page)
+    assert "What is wrong" not in page
+    assert page.count('class="spark"') > 2
+
+
+def test_foxcast_web_serves_the_ledger_of_the_demo(demo: tuple[FoxcastInstallation, CommandResult, list[Any]]) -> None:
+    foxcast, _, _ = demo
+    process = subprocess.Popen(
+        [COMMAND, "--config", "state/demo/config.toml", "web", "--listen", "127.0.0.1:0"],
+        cwd=foxcast.folder,
+        env=foxcast.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _, page = read_first_page(process)
+    process.send_signal(signal.SIGTERM)
+    assert (process.communicate(timeout=60)[1], process.returncode) == ("", 0)
+    assert "Last forecasts" in page
 
 
 def test_everything_is_shown_from_finding_to_scores(demo: tuple[FoxcastInstallation, CommandResult, list[Any]]) -> None:
@@ -94,8 +137,17 @@ def test_the_commands_to_look_further_work_as_printed(
     foxcast, answer, _ = demo
     reported = [line.strip() for line in answer.out.partition("Look further")[2].splitlines()]
     ours, real = ([line for line in reported if f" --config {name}" in line] for name in ("state/demo/", "real.toml"))
-    assert [shlex.split(line)[3] for line in ours] == ["questions", "show", "explain", "score", "portfolio", "audit"]
-    for line in ours:
+    assert [shlex.split(line)[3] for line in ours] == [
+        "questions",
+        "show",
+        "explain",
+        "score",
+        "portfolio",
+        "audit",
+        "web",
+    ]
+    # The last one serves until it is stopped.
+    for line in ours[:-1]:
         assert run_command(foxcast, *shlex.split(line)[1:]).code == 0
     (copy,) = (line for line in reported if line.startswith("cp "))
     subprocess.run(shlex.split(copy), cwd=foxcast.folder, check=True)

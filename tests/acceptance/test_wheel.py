@@ -117,3 +117,38 @@ def test_the_demo_plays_from_the_wheel(installed: WheelCommand, tmp_path: Path) 
     assert (answer.code, answer.err) == (0, "")
     assert "Look further" in answer.out
     assert (tmp_path / "state" / "demo" / "real.toml").is_file()
+
+
+def test_the_wheel_leads_from_an_empty_folder_to_a_scored_forecast_in_two_commands(installed: WheelCommand) -> None:
+    begun = installed("foxcast", "init", "--venue", "forecastbench", "--model", "none", "--yes")
+    assert (begun.code, "venue forecastbench  answers" in begun.out) == (0, True)
+    passed = installed("foxcast", "run", "--once")
+    assert (passed.code, passed.err, "baseline: Brier Index" in passed.out) == (0, "", True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_three_commands_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
+    """The first of the three installs all requirements from the package index."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    programs, environment = tmp_path / "venv" / "bin", FoxcastInstallation(folder).environment
+    for command in (
+        ("pip", "install", "--quiet", "--disable-pip-version-check", wheel),
+        ("foxcast", "init", "--venue", "forecastbench", "--model", "none", "--yes"),
+        ("foxcast", "run", "--once"),
+    ):
+        program, *arguments = command
+        done = subprocess.run(
+            [programs / str(program), *arguments],
+            cwd=folder,
+            env={name: value for name, value in environment.items() if name != "PYTHONPATH"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=800,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "baseline: Brier Index" in done.stdout

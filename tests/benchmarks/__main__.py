@@ -26,6 +26,8 @@ NAMES = (
     "backfill",
     "replay",
     "idle",
+    "web",
+    "cluster",
     "growth",
 )
 

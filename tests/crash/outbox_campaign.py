@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -98,12 +98,19 @@ class OutboxCampaignCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxCampaignPlan:
-    """How many kills, where chance begins, and how the program is broken, if it is."""
+    """How many kills, where chance begins, and how the program is broken, if it is.
 
-    kills: int
+    ``stories``, where given, is how many there are instead, from number ``first`` on. ``kill_points`` are the moments
+    at which the first lives of a story end, by its number; where it is None, they are drawn.
+    """
+
     seed: int
+    kills: int = 0
+    stories: int | None = None
     mutant: str = ""
     side_by_side: int = SIDE_BY_SIDE
+    first: int = 0
+    kill_points: Callable[[int], Sequence[int]] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,6 +120,7 @@ class OutboxScenario:
     case: CheckedScenario
     life: ProcessPlan
     chance: random.Random
+    kill_points: Sequence[int] | None = None
 
     @property
     def stop(self) -> Path:
@@ -208,11 +216,13 @@ def hunt(plan: OutboxCampaignPlan, folder: Path) -> tuple[OutboxCampaignCounts, 
 
 async def _campaign(plan: OutboxCampaignPlan, folder: Path, tally: OutboxCampaignCounts) -> None:
     fork_server = await ForkServer.begin()
-    numbers = iter(range(sys.maxsize))
+    numbers = iter(range(plan.first, sys.maxsize if plan.stories is None else plan.first + plan.stories))
 
     async def scenarios() -> None:
-        while tally.kills < plan.kills:
-            await _run_scenario(fork_server, next(numbers), plan, folder, tally)
+        for number in numbers:
+            await _run_scenario(fork_server, number, plan, folder, tally)
+            if plan.stories is None and tally.kills >= plan.kills:
+                return
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -226,7 +236,7 @@ async def _run_scenario(
     fork_server: ForkServer, number: int, plan: OutboxCampaignPlan, folder: Path, tally: OutboxCampaignCounts
 ) -> None:
     chance = random.Random(f"{plan.seed} {number}")
-    paper = number // len(VENUES) % PAPER == 1
+    paper = number // len(VENUES) % (PAPER if plan.kill_points is None else 2) == 1
     clock = FastClock(began=time.time(), factor=FACTOR, start=START)
     faults = LateEffectFaults(SeededRandom(chance.getrandbits(32)).stream("faults"))
     ground = SCENARIO_VENUES[VENUES[number % len(VENUES)]](clock, faults)
@@ -250,7 +260,8 @@ async def _run_scenario(
             notes=str(case.folder / "notes.txt"),
             mutant=plan.mutant,
         )
-        scenario = OutboxScenario(case=case, life=life, chance=chance)
+        points = None if plan.kill_points is None else plan.kill_points(number)
+        scenario = OutboxScenario(case=case, life=life, chance=chance, kill_points=points)
         stirring = asyncio.create_task(_change_world(scenario, clock))
         try:
             await _run_processes(fork_server, scenario, tally)
@@ -272,6 +283,9 @@ async def _change_world(scenario: OutboxScenario, clock: FastClock) -> None:
 async def _run_processes(fork_server: ForkServer, scenario: OutboxScenario, tally: OutboxCampaignCounts) -> None:
     """Let lives begin and end until one ends by itself, free to do what it wants."""
     case, chance = scenario.case, scenario.chance
+    if scenario.kill_points is not None:
+        await _run_killed_at(fork_server, scenario, scenario.kill_points, tally)
+        return
     for number in range(1, MOST_LIVES):
         armed, halted, alone = chance.random() > UNARMED, chance.random() < HALTED, chance.random() < ALONE
         scenario.stop.touch() if halted else scenario.stop.unlink(missing_ok=True)
@@ -294,6 +308,20 @@ async def _run_processes(fork_server: ForkServer, scenario: OutboxScenario, tall
         if ended == "exit 0" and armed and not halted and not alone:
             break
     scenario.stop.unlink(missing_ok=True)
+
+
+async def _run_killed_at(
+    fork_server: ForkServer, scenario: OutboxScenario, kill_points: Sequence[int], tally: OutboxCampaignCounts
+) -> None:
+    """Let one life after the other end at its moment."""
+    for number, moment in enumerate(kill_points, 1):
+        if scenario.case.paper:
+            scenario.case.quiet.add(number)
+        ended = await fork_server.live(replace(scenario.life, number=number, kill_at=moment))
+        tally.kills += ended == "killed"
+        _require_ended(scenario, ended)
+        await asyncio.to_thread(invariant_checks.sound, scenario.case)
+        invariant_checks.quiet(scenario.case)
 
 
 async def _run_last_process(fork_server: ForkServer, scenario: OutboxScenario, clock: FastClock) -> None:

@@ -11,12 +11,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from bot.cli.main import main
+from bot.config.schema import Config
+from bot.core.clock import SystemClock
 from bot.store.evidence import evidence_path
-from bot.store.ledger import LEDGER_FILE
+from bot.store.ledger import LEDGER_FILE, open_read_only
 from bot.store.schema_views import IS_RESOLVED
+from bot.web.app import create_web_app
+from bot.web.watched_state import WatchedState
 from tests.grown_ledger import GrownLedger, grow_ledger
 
 # What grows with every forecast.
@@ -124,3 +129,29 @@ def scanned_table(line: str, sql: str) -> str | None:
         return found["name"]
     aliased = re.search(rf"\b({'|'.join(LARGE)})\s+(?:as\s+)?{found['name']}\b", sql)
     return aliased[1] if aliased else None
+
+
+PAGE_ADDRESSES = (
+    *("/", "/jobs", "/audit", "/question?ref=lantern:q5", "/questions?sort=closes", "/questions?sort=closed"),
+    *("/questions?state=open&sort=closes", "/questions?state=resolved", "/questions?q=no+such+words", "/questions"),
+    "/costs?days=7",
+)
+
+
+async def test_no_page_of_the_dashboard_reads_a_large_table_from_end_to_end(
+    grown: GrownLedger, traced: dict[str, None]
+) -> None:
+    config = Config.model_validate(
+        {"state": grown.path.parent.parent, "venues": {"lantern": {"forecasters": ["plain"]}}}
+    )
+    async with open_read_only(config) as records:
+        state = WatchedState(
+            config=config, folder=records.folder, ledger=records.ledger, clock=SystemClock(), clock_skew=lambda: None
+        )
+        transport = httpx.ASGITransport(create_web_app(state, token=None))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for address in PAGE_ADDRESSES:
+                assert (await client.get(address)).status_code == 200
+    statements = [sql for sql in traced if READ.match(sql)]
+    assert len(statements) > 30
+    assert list(full_scans(grown.path, statements)) == []

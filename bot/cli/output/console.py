@@ -20,7 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.cli.output.safe_output import escape_json_text
+from bot.core.outcomes import scoring_rules_for
 from bot.core.plain_text import replace_invisible
+from bot.core.predictions import QuestionShape
 
 # Lines for a pipe are not broken unless COLUMNS sets a width: one row is one line for grep and cut.
 UNLIMITED_WIDTH = 20_000
@@ -188,3 +190,8 @@ def progress_bars() -> Iterator[Progress]:
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         yield bars
+
+
+def score_columns(shape: QuestionShape) -> tuple[TableColumn, ...]:
+    """Return a column for each scoring rule of the kind of question."""
+    return tuple(TableColumn(rule.title, ColumnKind.NUMBER) for rule in scoring_rules_for(shape.kind))

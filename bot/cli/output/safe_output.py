@@ -7,12 +7,28 @@ from contextlib import ExitStack, contextmanager
 from typing import TextIO, cast
 
 from bot.core import redaction
+from bot.core.errors import StoreError
 from bot.core.plain_text import change_invisible
 
 
 def escape_json_text(json_text: str) -> str:
     """Return equivalent JSON text with an escape for each invisible or control character."""
     return change_invisible(json_text, lambda character: json.dumps(character)[1:-1])
+
+
+class OutputError(StoreError):
+    """The output could not be written."""
+
+
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        message = f"the output cannot be written: {error.strerror}"
+        raise OutputError(message) from error
 
 
 class _RedactedStream:
@@ -31,7 +47,8 @@ class _RedactedStream:
         ready = len(whole) - redaction.count_unfinished_secret(whole)
         self._unfinished = whole[ready:]
         if ready:
-            self._stream.write(self._hide(whole[:ready]))
+            with _output_errors():
+                self._stream.write(self._hide(whole[:ready]))
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
@@ -39,13 +56,15 @@ class _RedactedStream:
 
     def flush(self) -> None:
         self.release()
-        self._stream.flush()
+        with _output_errors():
+            self._stream.flush()
 
     def release(self) -> None:
         """Write what waits for more."""
         left, self._unfinished = self._unfinished, ""
         if left:
-            self._stream.write(self._hide(left))
+            with _output_errors():
+                self._stream.write(self._hide(left))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.text import Text
 
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
-from bot.cli.output.formatting import NO_VALUE, format_interval, format_number
 from bot.core.outcomes import ScoringRule, scoring_rules_for
 from bot.evaluation.score_report import BinaryScores, FamilyScores, GroupMeans, KindReport, ScoreInterval, ScoreReport
+from bot.evaluation.value_text import NO_VALUE, format_interval, format_number
 
 SCORE_COLUMNS = (
     TableColumn("n", ColumnKind.NUMBER),

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from bot.cli.command_exit import ExitCode
-from bot.cli.output.formatting import format_argument, truncate_text
 from bot.core.beliefs import Evidence, StepAction
 from bot.core.errors import strip_error_type
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.values import Json
+from bot.evaluation.value_text import format_argument, truncate_text
 from bot.forecasting.failures import describe_failures, failure_pattern, failure_reason, is_budget_failure
 from bot.store.forecast_queries import RecentFailures
 

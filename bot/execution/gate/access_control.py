@@ -35,6 +35,7 @@ class PrivilegedAction(StrEnum):
     FORECAST = "forecast"
     CLOSE = "close"
     ADOPT_FOLDER = "adopt"
+    DECIDE_PAIR = "pairs"
 
 
 # The lowest role for each action; None: anybody, also without a token.
@@ -54,6 +55,7 @@ REQUIRED_ROLES: Mapping[PrivilegedAction, UserRole | None] = MappingProxyType(
         PrivilegedAction.FORECAST: UserRole.OPERATOR,
         PrivilegedAction.CLOSE: UserRole.APPROVER,
         PrivilegedAction.ADOPT_FOLDER: UserRole.APPROVER,
+        PrivilegedAction.DECIDE_PAIR: UserRole.OPERATOR,
     }
 )
 
@@ -98,7 +100,12 @@ class HashedToken:
 
 def create_token() -> str:
     """Return a token of 256 bits that nobody can guess."""
-    return KEY_PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+    return KEY_PREFIX + create_random_key()
+
+
+def create_random_key() -> str:
+    """Return 256 bits of chance as text, such as the cookie of a session."""
+    return secrets.token_urlsafe(_KEY_BYTES)
 
 
 def hash_token(token: str, salt: str | None = None) -> HashedToken:

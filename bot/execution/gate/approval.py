@@ -35,6 +35,18 @@ def order_belief(order: Order, predictions: Mapping[str, Prediction]) -> float |
     return yes if yes is None or order.leg is ContractSide.YES else 1.0 - yes
 
 
+def forecast_edge(order: Order, predictions: Mapping[str, Prediction]) -> float | None:
+    """Return the gain of a bought share after price and fees by the forecast; None for an option without a forecast.
+
+    For a curve, and for several targets, it is the planner's own figure.
+    """
+    belief = order_belief(order, predictions)
+    if belief is not None:
+        return belief - order.expected - order.fees / order.shares
+    is_choice = len(predictions) == 1 and isinstance(next(iter(predictions.values())), ChoicePrediction)
+    return None if is_choice else order.edge
+
+
 def _log_odds_distances(context: DecisionContext) -> Iterator[float]:
     if (order := context.order) is not None and order.side is OrderSide.BUY:
         belief = order_belief(order, context.forecast.predictions)

@@ -59,8 +59,9 @@ class DecisionContext:
     ``question_at_forecast`` is the question as it was when it was forecast (None if it is not compared), ``halts`` are
     all active halts, ``arm`` is the newest record of the policy, ``missing_requirements`` names what a live policy
     still lacks, ``approval`` is the last approval request for the forecast. ``clairvoyant``: the forecast was made as
-    one that may see the future; ``recorded_only``: a person only wanted to see it. ``takes_orders`` says that
-    the venue takes orders; ``plan`` is then what to do, and ``cap_usage`` what is at stake.
+    one that may see the future; ``recorded_only``: a person only wanted to see it. ``is_unopened``: the venue cannot be
+    opened now; ``is_read_only``: nothing can be submitted to it in this mode. ``takes_orders``: it takes orders;
+    ``plan`` is then what to do, and ``cap_usage`` what is at stake.
 
     ``account_value`` is what the account is worth, None if unknown; ``bought_in_pass`` is what was bought in this pass
     before, and ``joint_limit`` the most that this order may cost together with the others of the pass. ``closed_at`` is
@@ -84,6 +85,8 @@ class DecisionContext:
     approval: SubmissionApproval | None = None
     clairvoyant: bool = False
     recorded_only: bool = False
+    is_unopened: bool = False
+    is_read_only: bool = False
     takes_orders: bool = False
     plan: OrderPlan | None = None
     cap_usage: CapUsage = field(default_factory=CapUsage)

@@ -14,7 +14,7 @@ from bot.core.permissions import ApprovalState, ArmRecord
 from bot.core.predictions import prediction_mismatch
 from bot.core.questions import describe_changes
 from bot.core.submissions import ExecutionMode, HoldDecision
-from bot.execution.gate.approval import missing_approval_reason
+from bot.execution.gate.approval import forecast_edge, missing_approval_reason
 from bot.execution.gate.caps import CAP_TOLERANCE, loss_limit_breach, max_order_cost, tightest_headroom
 from bot.execution.gate.decision_context import REPLAN_AFTER, DecisionContext, SubmissionKind, SubmissionPhase
 from bot.execution.gate.execution_policy import ExecutionPolicy
@@ -80,7 +80,9 @@ def find_objection_but_approval(context: DecisionContext) -> HoldDecision | None
 
 
 def check_mode(context: DecisionContext) -> HoldDecision | None:
-    """Hold everything of a venue that is off."""
+    """Hold everything of a venue that is off; for a while where it only cannot be opened."""
+    if context.is_unopened:
+        return context.hold_until_retry(f"{context.policy.venue} cannot be opened now")
     return HoldDecision(why=f"{context.policy.venue} is off") if context.policy.mode is ExecutionMode.OFF else None
 
 
@@ -93,7 +95,10 @@ def check_account(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_recorded_only(context: DecisionContext) -> HoldDecision | None:
-    """Hold for good a forecast that a person only wanted to see."""
+    """Hold for good a forecast that a person only wanted to see, and all of a venue that can only be read."""
+    if context.is_read_only:
+        missing = "no writer" if context.policy.is_live else "no paper book"
+        return HoldDecision(why=f"recorded only: {context.policy.venue} can only be read, it has {missing}")
     if not context.recorded_only:
         return None
     return HoldDecision(why="recorded only: it was made by hand, without --submit")
@@ -322,12 +327,23 @@ def check_losses(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_edge(context: DecisionContext) -> HoldDecision | None:
-    """Hold a purchase that gains too little after fees. Sales take no new risk."""
+    """Hold a purchase that gains too little after fees, by the forecast itself. Sales take no new risk.
+
+    The planner's own figure counts where it is lower, and for a curve, whose value only the planner knows.
+    """
     order, minimum = context.order, context.policy.trading.edge
-    if order is None or order.side is OrderSide.SELL or order.edge >= minimum - CAP_TOLERANCE:
+    if order is None or order.side is OrderSide.SELL:
         return None
+    edge = forecast_edge(order, context.forecast.predictions)
+    if edge is None:
+        return context.hold_until_retry(f"the order is on {order.option!r}, which was not forecast", REPLAN_AFTER)
+    if min(edge, order.edge) >= minimum - CAP_TOLERANCE:
+        return None
+    found = (
+        f"{order.edge:.4f}" if order.edge <= edge else f"{edge:.4f} by the forecast ({order.edge:.4f} by the planner)"
+    )
     return context.hold_until_retry(
-        f"the edge is {order.edge:.4f} a share after fees, below trading.edge = {minimum:g}", REPLAN_AFTER
+        f"the edge is {found} a share after fees, below trading.edge = {minimum:g}", REPLAN_AFTER
     )
 
 

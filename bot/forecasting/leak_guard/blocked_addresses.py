@@ -29,6 +29,10 @@ from bot.forecasting.web_addresses import (
 )
 
 REDACTED = "[address left out]"
+NOT_AN_ADDRESS = "this is not an address of the web"
+BLOCKED_ADDRESS = "this address is not read for this question"
+# Why an address is not read: no other error of a fetch has these words.
+REFUSALS = frozenset({NOT_AN_ADDRESS, BLOCKED_ADDRESS})
 # The family of questions about series; questions of any other family are treated as markets.
 DATA_FAMILY = "dataset"
 
@@ -48,8 +52,8 @@ class BlockedAddresses:
         """Say why an address must not be read, or None. A text that is not an address is refused too."""
         address = parse_address(url)
         if address is None:
-            return "this is not an address of the web"
-        return "this address is not read for this question" if self._may_lead_to(address, url) else None
+            return NOT_AN_ADDRESS
+        return BLOCKED_ADDRESS if self._may_lead_to(address, url) else None
 
     def redact(self, text: str) -> str:
         """Return the text with each blocked address replaced by ``REDACTED``."""

@@ -16,6 +16,7 @@ from bot.core.learning import UNRESOLVED_NOTES_TOOL
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, CurveShape, Prediction
 from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.core.values import Json
+from bot.forecasting.aggregation import summarize_prediction
 from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.store.forecasts import ForecastStore
@@ -287,18 +288,6 @@ def select_topic_words(text: str) -> list[str]:
     """Return the words that distinguish one question from another, each once, in order."""
     bare = (word.strip(".,;:!?\"'()[]").casefold() for word in text.split())
     return list(dict.fromkeys(word for word in bare if len(word) > 2 and word not in _COMMON))[:_MOST_WORDS]
-
-
-def summarize_prediction(prediction: Prediction) -> str:
-    """Return a prediction in a few words; a distribution is only named, since its grid is not available here."""
-    match prediction:
-        case BinaryPrediction(probability=probability):
-            return f"{probability:.3f}"
-        case ChoicePrediction(probabilities=probabilities):
-            likely = sorted(probabilities.items(), key=lambda item: -item[1])[:3]
-            return ", ".join(f"{option} {probability:.3f}" for option, probability in likely)
-        case _:
-            return "a distribution"
 
 
 def _describe_versions(versions: Sequence[tuple[datetime, Question]]) -> Iterator[str]:

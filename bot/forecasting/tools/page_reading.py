@@ -30,6 +30,7 @@ from bot.core.redaction import redact_known_secrets, redact_message
 from bot.core.research import PageText, Passage
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
+from bot.forecasting.leak_guard.blocked_addresses import REFUSALS
 from bot.forecasting.leak_guard.content_filter import judge_content
 from bot.forecasting.leak_guard.cutoff import is_after_cutoff, is_revised_late
 from bot.forecasting.services import ConfiguredPageSource
@@ -106,20 +107,15 @@ def page_text(page: PageText | None, context: ToolContext, limit: int) -> str:
 
 
 async def _fetch_page(url: str, context: ToolContext) -> dict[str, Any]:
-    refused: list[str] = []
-
-    def refusal(address: str) -> str | None:
-        why = context.guards.blocks.refusal(address)
-        refused.extend([why] if why else [])
-        return why
-
+    blocks = context.guards.blocks
     try:
-        fetched = await context.fetcher.fetch(url, refusal=refusal)
-    except RequestRejectedError:
-        if not refused:
+        # Not a closure: in a backtest on several machines the pages are fetched by the first one.
+        fetched = await context.fetcher.fetch(url, refusal=blocks.refusal)
+    except RequestRejectedError as error:
+        if str(error) not in REFUSALS:
             raise
-        return {"blocked": refused[0]}
-    if (why := context.guards.blocks.refusal(fetched.url)) is not None:
+        return {"blocked": str(error)}
+    if (why := blocks.refusal(fetched.url)) is not None:
         return {"blocked": why}
     return {"page": _PAGE_SERIALIZER.plain(await context.reader.read(fetched))}
 

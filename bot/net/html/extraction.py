@@ -111,7 +111,19 @@ def _require_text(content: bytes) -> None:
 
 
 def _extract_xml(decoded: str, kind: str, max_chars: int) -> ExtractedPage:
-    """Return the content of an XML document: a page if its root says so, a feed, or any other."""
+    """Return the content of an XML document: a page if its root says so, a feed, or any other.
+
+    What the XML library cannot read, such as characters that XML does not have, is read as HTML.
+    """
+    from lxml import etree  # type: ignore[import-untyped] # noqa: PLC0415 - only the child loads it; no types
+
+    try:
+        return _extract_parsed_xml(decoded, kind, max_chars)
+    except (etree.LxmlError, ValueError):
+        return _extract_html(decoded, max_chars)
+
+
+def _extract_parsed_xml(decoded: str, kind: str, max_chars: int) -> ExtractedPage:
     found = parse_xml(decoded)
     if found is None:
         return _extract_html(decoded, max_chars)
@@ -165,7 +177,7 @@ class ParsedXml:
 
 def parse_xml(decoded: str) -> ParsedXml | None:
     """Return the document as far as it can be parsed, or None."""
-    from lxml import etree  # type: ignore[import-untyped] # noqa: PLC0415 - only the child loads it; no types
+    from lxml import etree  # noqa: PLC0415 - as above
 
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True, huge_tree=False)
     plain = re.sub(r"^\s*<\?xml[^>]*\?>", "", decoded.replace("\x00", ""))
@@ -261,7 +273,7 @@ def parse_moment(text: str) -> datetime | None:
         return _parse_iso(f"{day}T{time}{zone if len(zone) != 3 else zone + ':00'}")
     try:
         parsed = parsedate_to_datetime(text)
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
     return _to_utc(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
 

@@ -30,6 +30,7 @@ from bot.core.errors import FoxcastError
 from bot.core.plain_text import replace_invisible
 from bot.core.redaction import redact_message
 from bot.daemon.runner import ExitReason
+from bot.simulator.demo.browser_view import serve_demo_dashboard
 from bot.simulator.demo.configuration import DEFAULT_DAYS, DEFAULT_QUESTIONS, DEFAULT_SEED, LIMIT_S, LOG_FILE, DemoPlan
 from bot.simulator.demo.demo_run import DemoResult, DemoRun
 from bot.simulator.demo.final_report import print_figures, print_next_commands
@@ -58,6 +59,7 @@ class DemoRequest:
     plain: bool = False
     keep: bool = False
     svg: Path | None = None
+    web: bool = False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,6 +113,8 @@ def _run_on_screen(asked: DemoRequest, plan: DemoPlan) -> int:
         recording_console.print(screen.picture())
         print_report(recording_console)
         write_text_atomically(asked.svg, recording_console.export_svg(title="foxcast demo (simulation)"))
+    if asked.web and played.ended_at is not None and played.signal is None:
+        serve_demo_dashboard(plan.folder, played.ended_at)
     return _exit_code(played)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from bot.app.app import FoxcastApp, open_app
@@ -151,7 +151,7 @@ _DAEMON_LIMITS = DaemonLimits(
 
 @dataclass(slots=True, kw_only=True)
 class DemoResult:
-    """The result: how the daemon ended, which signal stopped it, and the figures where there are any."""
+    """The result: how the daemon ended and at what simulated time, which signal stopped it, and the figures, if any."""
 
     exit: DaemonExit | None = None
     signal: signal.Signals | None = None
@@ -159,6 +159,7 @@ class DemoResult:
     figures: DemoFigures | None = None
     first_score_s: float | None = None
     example: str = ""
+    ended_at: datetime | None = None
 
     @property
     def ended_early(self) -> bool:
@@ -240,6 +241,9 @@ class DemoRun:
                     records, FORECASTERS, clock.now(), money=environment.trading
                 )
                 self.result.example = self._reader.best_example()
+                self.result.ended_at = clock.now()
+                if self.result.exit is not None:
+                    await DaemonRecorder(self._app.ledger, self._app.folder).record_end(self.result.exit, clock.now())
         finally:
             self._app = None
             for task in (arming_task, world_task):

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
-from bot.cli.output.formatting import NO_VALUE, format_number
-from bot.cli.portfolio import load_portfolio
-from bot.cli.score import rows_by_forecaster
 from bot.core.clock import SeededRandom
 from bot.core.submissions import ExecutionMode
+from bot.evaluation.account_holdings import load_portfolio
+from bot.evaluation.ledger_scores import rows_by_forecaster
 from bot.evaluation.score_report import RESAMPLES
+from bot.evaluation.value_text import NO_VALUE, format_number
 from bot.simulator.demo.configuration import CONFIG, REAL_CONFIG
 from bot.stats.arrays import encode_keys
 from bot.stats.bootstrap import ConfidenceInterval, method_differences, resample_means
@@ -245,6 +245,7 @@ def print_next_commands(console: Console, plan: DemoPlan, program: str, example:
         ("score", "all scores, by venue, source and horizon"),
         ("portfolio", "what each account has"),
         ("audit verify", "the record of permissions and submissions"),
+        ("web", "all of it in a browser; foxcast demo --web shows it at once"),
     ):
         console.print(Text(f"  {ours} {arguments}", style="bold"), soft_wrap=True)
         console.print(Text(f"      {words}", style="dim"), soft_wrap=True)

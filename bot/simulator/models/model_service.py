@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.requests import Request
@@ -219,7 +220,7 @@ class SimulatedModelServer(FakeService):
 
     ``asked`` holds the requests for completions while ``keep`` is True. A ``strict`` one checks each request by the
     rules of a provider of reasoning models: ``refusals`` holds the refused ones, ``checker`` counts deviations that no
-    rule refuses.
+    rule refuses. ``billed`` holds what a provider would charge for: when, and the ``usage`` of the answer.
     """
 
     def __init__(
@@ -246,6 +247,7 @@ class SimulatedModelServer(FakeService):
         self.keep = True
         self.asked: list[CompletionRequest] = []
         self.answered = 0
+        self.billed: list[tuple[datetime, Mapping[str, Any]]] = []
         super().__init__(clock, limits=limits, faults=faults)
 
     def routes(self) -> list[BaseRoute]:
@@ -316,7 +318,9 @@ class SimulatedModelServer(FakeService):
         reply = self.models[body["model"]].answer(asked)
         if reply.response.delay_s > 0.0:
             await self.clock.sleep(reply.response.delay_s)
-        return JSONResponse(self._completion_body(asked, reply, chat), headers={"X-Simulation": "yes"})
+        completion = self._completion_body(asked, reply, chat)
+        self.billed.append((self.now(), completion["usage"]))
+        return JSONResponse(completion, headers={"X-Simulation": "yes"})
 
     def _check_strictly(self, asked: CompletionRequest, body: Mapping[str, Any]) -> ChatRequest | None:
         """Check a request where the server is strict, and return it. Raise RequestRefusal."""

@@ -91,6 +91,7 @@ def foxcast_data_sources() -> list[DataSpec[WikipediaSettings]]:
             name=SOURCE,
             summary="Pages of Wikipedia as they were at the moment, tables included",
             settings=WikipediaSettings,
+            first_config=True,
             pages=open_wikipedia,
             question_sources=frozenset({"wikipedia"}),
             policy=SourcePolicy(first="fetch_wikipedia_toc", advice=ADVICE),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.api import CurvePrediction, CurveShape, IntentState, Prediction, Question
-from bot.cli.output.formatting import describe_prediction
+from bot.evaluation.value_text import describe_prediction
 from bot.execution.gate.comment_text import _describe_prediction as said_beside
 from bot.forecasting.agent.answer_schema import AnswerSettings, create_answer_format
 from bot.forecasting.agent.belief_state import find_starting_point

@@ -77,6 +77,18 @@ async def test_a_403_of_the_region_stops_orders_and_says_what_to_do(polymarket: 
     assert await writer.cancel(None) == ()
 
 
+async def test_secrets_that_the_venue_replaced_cost_one_order_and_are_derived_again(polymarket: WriterFixture) -> None:
+    question = await rain(polymarket)
+    writer = polymarket.writer()
+    _, first = await seal_and_submit(writer, question, order_of(question, price="0.40", type=GTD))
+    assert first.state is IntentState.ACKED
+    polymarket.user.passphrase = "another"  # noqa: S105 - of a double
+    _, refused = await seal_and_submit(writer, question, order_of(question, price="0.41", type=GTD), "i2")
+    assert (refused.state, "401" in refused.detail) == (IntentState.REFUSED, True)
+    _, accepted = await seal_and_submit(writer, question, order_of(question, price="0.42", type=GTD), "i3")
+    assert accepted.state is IntentState.ACKED
+
+
 async def test_a_wallet_of_another_type_stops_orders(polymarket: WriterFixture) -> None:
     question = await rain(polymarket)
     polymarket.user.kind = 2

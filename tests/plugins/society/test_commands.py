@@ -136,6 +136,7 @@ def test_articles_are_left_out_by_a_list_too(
         (["variant", "bad name", "variables.rules=x"], "the name 'bad name' should be lower-case letters"),
         (["variant", "a__b"], "the name 'a__b' should be lower-case letters"),
         (["variant", "a" * 61], "single underscores, 60 at most"),
+        (["variant", "blf"], "the name 'blf' is that of a plugin"),
         (["variant", "court"], "the name 'court' is the forecaster that the variant is made of"),
         (["variant", "x", "without_articles=[1]"], "interventions.without_articles.0: Input should be a valid string"),
         (["variant", "x", "jurors=3", "jurors.x=1"], "jurors.x: jurors has a value already"),

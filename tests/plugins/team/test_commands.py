@@ -2,17 +2,20 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import structlog
 
 from bot.cli.main import main
-from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.beliefs import Belief, ModelUsage, Step, StepAction, StepObservation
 from bot.core.errors import ConfigError
+from bot.core.language_models import ModelAnswer, ModelCompletion
 from bot.core.predictions import BinaryPrediction
-from bot.evaluation.explanation import ForecastExplanation
-from plugins.team.commands import require_team_forecast
+from bot.core.values import Json
+from bot.evaluation.explanation import ForecastExplanation, RecordedCalls, RecordedModelCall
+from plugins.team.commands import require_team_forecast, team_kind_table
 from tests.recorded_explanations import recorded_explanation
 
 TROUPE = """
@@ -102,8 +105,11 @@ def test_what_a_team_did_is_told_with_its_efficiency(folder: Path, capsys: pytes
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].split()[:3] == ["forecast", "efficiency", "settled"]
     assert rows[0].split()[-2:] == ["Brier", "question"]
-    assert len(rows) == 3
+    assert len(rows) == 6
     assert rows[1] == rows[2]
+    # The same forecast twice is one trial of a team of two.
+    assert rows[4].split() == ["members", "trials", "efficiency", "steps", "models"]
+    assert rows[5].split() == ["2", "1", "0.17", "6.0", "troupe:player"]
     assert rows[1].split()[1:5] == ["0.17", "1/6", "6", "1"]
     assert main(["team", "abcdef012345"]) != 0
     assert "abcdef012345" in capsys.readouterr().err
@@ -124,6 +130,28 @@ def test_a_forecast_of_another_kind_is_refused_and_a_variant_is_not(
     assert not told.out
     assert f"{pair[:12]} is by pair, not by a court" in told.err
     structlog.reset_defaults()
+
+
+def test_the_share_of_sub_goals_is_a_mean_over_trials_by_size_and_mix() -> None:
+    def step(agent: str, **arguments: Json) -> Step:
+        action = StepAction(name="wait", arguments={"agent": agent, **arguments})
+        belief = Belief(predictions={"outcome": BinaryPrediction(0.5)})
+        return Step(action=action, observation=StepObservation(), belief=belief)
+
+    def call(trial: int, role: str, model: str) -> RecordedModelCall:
+        answer = ModelAnswer(completion=ModelCompletion(text="so"), usage=ModelUsage(), model=model, document="d")
+        return RecordedModelCall(trial=trial, exchange_digest="d", answer=answer, role=role)
+
+    alone = [step("Ada", settled=["a", "b"]), step("Ada", goals=4)]
+    nothing = [step("Ada"), step("Ada", goals=4)]
+    unfinished = [step("Ada", settled=["a"])]
+    pair = [step("Ada", settled=["a"]), step("Boris", settled=["b", "c"]), step("Ada", goals=4)]
+    first = recorded_explanation(alone, nothing, unfinished, identity="aa")
+    first = replace(first, chain=RecordedCalls(calls=(call(1, "team_1", "x:a"), call(1, "filter", "x:f"))))
+    second = recorded_explanation(pair, identity="bb")
+    second = replace(second, chain=RecordedCalls(calls=(call(1, "team_1", "x:b"), call(1, "team_2", "x:a"))))
+    _, *rows = [line.split() for line in team_kind_table([first, second])]
+    assert rows == [["1", "2", "0.25", "2.0", "x:a"], ["2", "1", "0.75", "3.0", "x:a,", "x:b"]]
 
 
 def test_of_a_forecast_without_settings_on_record_the_steps_tell_whose_it_is() -> None:

@@ -55,6 +55,7 @@ EXPECTED = {
     "age": {ExitReason.ASKED, ExitReason.CUT},
     "stop": {ExitReason.ASKED, ExitReason.CUT},
     "full disk": {ExitReason.STORE},
+    "storage fault": {ExitReason.STORE},
 }
 
 
@@ -239,7 +240,7 @@ class DaemonLives:
     def _end(self, body: asyncio.Task[DaemonExit], life_ending: LifeEnding) -> None:
         if error := body.exception():
             self.ends[-1] = f"failed: {type(error).__name__}: {error}"
-            if not (life_ending.manner == "full disk" and isinstance(error, FoxcastError)):
+            if not (life_ending.manner in {"full disk", "storage fault"} and isinstance(error, FoxcastError)):
                 self.faults.append(f"life {self.number} {self.ends[-1]}")
             return
         end = body.result()

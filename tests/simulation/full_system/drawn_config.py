@@ -89,8 +89,8 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "bankroll.per_event": (0.2, 0.001, 0.05),
     "bankroll.per_day": (0.2, 0.004, 0.2),
     "bankroll.min_stake": (0.3, 0.5, 4.0),
-    "venues.*.approval_h": (0.5, 0.5, 12.0),
-    "venues.*.close_margin_s": (0.4, 30.0, 7_200.0),
+    "venues.*.approval_h": (0.7, 0.3, 12.0),
+    "venues.*.close_margin_s": (0.6, 60.0, 14_400.0),
     "venues.*.settings.close_margin_s": (0.2, 30.0, 3_600.0),
     "venues.polymarket.settings.ends_after_h": (0.3, 0.5, 6.0),
     "paper.delay_s": (0.3, 0.0, 60.0),
@@ -118,6 +118,8 @@ SHARES = (0.0, 0.1, 0.4)
 # Which keys a change in mid-run may change: by the documentation each ends the arm records of its venue, or of all.
 CHANGEABLE = ("caps.", "trading.", "bankroll.", "close_margin_s", "approval_h")
 CHANGEABLE_FOR_ALL = ("policy.", "limits.")
+# One change in so many is of settings that all venues share.
+SHARED_CHANGES = 1 / 3
 # One change in so many excludes questions by words of their titles.
 EXCLUDES, EXCLUDED_NOUNS = 1 / 4, ("lamp", "row", "bridge", "cup", "harbour", "ship", "race")
 MOST_TRIES = 20
@@ -183,6 +185,8 @@ def draw_change(
         venue = sorted(live)[int(stream.integers(len(live)))]
         words = [f"{noun} {int(stream.integers(8))}" for noun in EXCLUDED_NOUNS]
         return _changed(tables, ("venues", venue, "exclude", "words"), words)
+    if stream.random() < SHARED_CHANGES:
+        places = [place for place in places if ".".join((*place[0].key, place[1])).startswith(CHANGEABLE_FOR_ALL)]
     for _ in range(MOST_TRIES):
         table, name, info = places[int(stream.integers(len(places)))]
         key = (*table.key, name)

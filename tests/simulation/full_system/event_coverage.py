@@ -70,7 +70,7 @@ MORE_DAYS: Mapping[str, str] = {
 # What no simulation meets, and why.
 UNREACHED: Mapping[str, str] = {
     **dict.fromkeys(
-        ("rule check_mode, deciding", "rule check_mode, sending", "hold check_mode"),
+        ("rule check_mode, deciding", "rule check_mode, sending", "hold check_mode (1)", "hold check_mode (2)"),
         _NOT_CHANGED,
     ),
     **dict.fromkeys(("rule check_account, sending", "hold check_account"), _NOT_CHANGED),
@@ -81,7 +81,8 @@ UNREACHED: Mapping[str, str] = {
             "rule check_caps, deciding",
             "hold check_caps",
             "rule check_edge, deciding",
-            "hold check_edge",
+            "hold check_edge (1)",
+            "hold check_edge (2)",
             "rule check_price_band, deciding",
             "hold check_price_band",
             "rule check_losses, deciding",
@@ -112,6 +113,7 @@ UNREACHED: Mapping[str, str] = {
         ("outbox ready -> superseded", "killed with ready intents"),
         "the transaction that enters this state leaves it too",
     ),
+    "hold check_recorded_only (1)": "every venue of the simulation takes forecasts or orders",
     "hold submission_planning._run_planner (5)": "a planner that fails in another way is a bug",
     "hold decisions.read_decisions": "it is read back for people, and decides nothing",
 }

@@ -40,7 +40,8 @@ NO_DAYS: Mapping[str, float] = {"per_order": 25.0}
 class MetamorphicRelation:
     """How the script is changed, and how a result of the first form reads in the second.
 
-    ``zone`` is the time zone of the second, ``of`` the venues that are compared; amounts may differ by ``share``.
+    ``zone`` is the time zone of the second, ``of`` the venues that are compared; amounts may differ by ``share``. Where
+    questions move to another venue (``moves``), their scores are compared, and what the first order was.
     """
 
     name: str
@@ -51,6 +52,7 @@ class MetamorphicRelation:
     share: float = EXACT
     zone: str | None = None
     of: Collection[str] = ("manifold", "metaculus", "polymarket")
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +79,31 @@ def _differences(relation: MetamorphicRelation, before: WorldResult, after: Worl
     for title, acts in before.acts.items():
         if title.rstrip("?").endswith(tuple(relation.of)):
             expected = [relation.act(act) for act in acts]
-            yield from _unlike(title, expected, after.acts.get(title, []), relation.share)
-            if not _alike([*before.scores[title]], [*after.scores.get(title, [])], EXACT):
-                yield f"{title} has the scores {after.scores.get(title)}, and {before.scores[title]} in the first form"
+            found = after.acts.get(title, [])
+            if relation.moves:
+                expected, found = _first_orders(expected), _first_orders(found)
+            yield from _unlike(title, expected, found, relation.share)
+            first, second = before.scores[title], after.scores.get(title, [])
+            if relation.moves:
+                first, second = _distinct_scores(first), _distinct_scores(second)
+            if not _alike([*first], [*second], EXACT):
+                yield f"{title} has the scores {second}, and {first} in the first form"
     for venue in relation.of:
-        if venue in before.worth and not _alike(
-            before.worth[venue] * relation.worth, after.worth[venue], relation.share
+        if (
+            venue in before.worth
+            and not relation.moves
+            and not _alike(before.worth[venue] * relation.worth, after.worth[venue], relation.share)
         ):
             yield f"{venue} is worth {after.worth[venue]:.4f}, and {before.worth[venue]:.4f} in the first form"
+
+
+def _first_orders(acts: Sequence[Act]) -> list[Act]:
+    return [{name: act[name] for name in ("side", "leg", "option")} for act in acts[:1]]
+
+
+def _distinct_scores(scores: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the scores without the revisions: how often a question is forecast again depends on its venue's price."""
+    return sorted({(rule, round(value, 9)) for _, rule, value in scores})
 
 
 def _unlike(title: str, expected: Sequence[Act], found: Sequence[Act], share: float) -> Iterator[str]:
@@ -157,6 +176,12 @@ def _kill_at_each_third(script: WorldScript) -> WorldScript:
     return replace(script, kills=range(3, 30, 3))
 
 
+def _exchange_venues(script: WorldScript) -> WorldScript:
+    """Ask the questions of one market at the other one, and the other way round."""
+    other = {"manifold": "polymarket", "polymarket": "manifold"}
+    return replace(script, questions=[replace(one, venue=other.get(one.venue, one.venue)) for one in script.questions])
+
+
 def _without(venue: str) -> Callable[[WorldScript], WorldScript]:
     def reduced(script: WorldScript) -> WorldScript:
         venues = [one for one in reversed(script.venues) if one != venue]
@@ -185,6 +210,7 @@ RELATIONS: Mapping[str, MetamorphicRelation] = {
             share=ROUNDED,
         ),
         MetamorphicRelation(name="kills", change=_kill_at_each_third, share=ROUNDED),
+        MetamorphicRelation(name="exchange", change=_exchange_venues, of=("manifold", "polymarket"), moves=True),
         MetamorphicRelation(name="venues", change=_without("metaculus"), of=("manifold", "polymarket")),
     )
 }

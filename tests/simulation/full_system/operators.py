@@ -59,6 +59,8 @@ STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
 # A real daemon looks for requests so often; this one is notified of them, and looks by itself far less often.
 HEARD_WITHIN_S = 5.0
+# So many questions are locked at a time at most.
+LOCKED = 12
 # How often a kill makes somebody halt or disarm.
 WARY = 1 / 3
 # How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
@@ -238,9 +240,9 @@ class SimulatedOperators:
 
     def _lock(self) -> None:
         refs = [QuestionRef.parse(row["ref"]) for row in self._read_ledger(_OPEN_QUESTIONS, self._now_text())]
-        if refs:
-            self._locked.append(refs[int(self.stream.integers(len(refs)))])
-            self._ask(LockQuestion(ref=self._locked[-1], reason="ada thinks about it"))
+        for place in sorted({int(self.stream.integers(len(refs))) for _ in range(LOCKED)} if refs else ()):
+            self._locked.append(refs[place])
+            self._ask(LockQuestion(ref=refs[place], reason="ada thinks about it"))
 
     def _forecast(self) -> None:
         """Ask for a forecast of a question, which is only recorded in one of two cases."""

@@ -92,7 +92,7 @@ BACKUP_GB = 0.05
 MODEL_PRICES: Mapping[str, float] = {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}
 DRIFTER, SECOND, BLF = "drifter", "drifter_second", "blf"
 
-EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk"]
+EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk", "storage fault"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,8 @@ class SimulationPlan:
     """How long, how rough, and what is broken in the program; ``people`` act on it, set clocks and fill disks.
 
     ``modes`` are those of the venues, where they are not drawn. ``closing``: somebody also closes positions at times.
-    ``drawn``: the settings of the program are drawn from the seed too.
+    ``drawn``: the settings of the program are drawn from the seed too. ``has_storage_fault``: the caller lets a
+    statement of the ledger fail, which may end the first life.
     """
 
     seed: int
@@ -112,6 +113,7 @@ class SimulationPlan:
     mutant: str | None = None
     modes: Mapping[str, str] | None = None
     drawn: bool = True
+    has_storage_fault: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ class LifeEnding:
     after_s: float = 0.0
 
 
-END_OF_TIME = LifeEnding(manner="age")
+END_OF_TIME, STORAGE_FAULT = LifeEnding(manner="age"), LifeEnding(manner="storage fault")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +197,7 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         lifetime_s=float(stream.choice(LIFETIMES_S)),
         order_type=str(signing.choice(ORDER_TYPES)),
         signed_a_day=float(signing.choice(SIGNED_A_DAY)),
-        endings=[_draw_ending(stream, plan) for _ in range(plan.lives)],
+        endings=[STORAGE_FAULT] * plan.has_storage_fault + [_draw_ending(stream, plan) for _ in range(plan.lives)],
         **(_draw_permissions(plan, modes) if plan.drawn else {}),
     )
 
@@ -237,7 +239,8 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         "mode": "live",
         "state": "HOME/state",
         "log": {"level": "error"},
-        "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB},
+        # Of the machine's own disk, whose free space is another in each run.
+        "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB, "min_free_mb": 0},
         "venues": {
             name: _venue_table(name, traits, environment_tables["venues"][name], names[name]) for name in traits.modes
         },

@@ -26,6 +26,11 @@ UNDER_WAY_S = 120.0
 PLANNED_S = 300.0
 # A price of Manifold is used again for so long.
 MARKED_S = 330.0
+# Seconds before the close in which nothing is sent, where the configuration says nothing else.
+CLOSE_MARGIN_S = 60.0
+# What models may cost in a day, where the configuration says nothing else. The hours of a day by true time that are of
+# the same day by any clock that people set.
+DAY_USD, SAME_DAY_H = 20.0, range(1, 23)
 # Hours for which an approval is valid, where the configuration says nothing else.
 APPROVAL_H = 12.0
 # A request to close a position is refused when it is older, and its sale may take so long.
@@ -68,6 +73,7 @@ class WorldReferee:
         yield from self._effects()
         yield from self._books()
         yield from self._paid_calls()
+        yield from self._bills()
         yield from self._fills()
         yield from self._equity()
         yield from self._scores()
@@ -111,6 +117,7 @@ class WorldReferee:
             if halts and not any(end["at_s"] > halts[-1]["at_s"] for end in ended):
                 yield f"there was a {kind} at {halts[-1]['at_s']:.0f} s"
         yield from self._lock_objections(write)
+        yield from self._close_objections(write, table)
 
     def _arms(self, write: Fact, table: Fact) -> list[Fact]:
         """Return the arm records that may be in force when a write arrives: the last one heard of, and newer ones."""
@@ -133,13 +140,22 @@ class WorldReferee:
             yield f"its arm record ended at {arms[-1]['until']:%m-%d %H:%M:%S}"
 
     def _lock_objections(self, write: Fact) -> Iterator[str]:
-        body, venue = write["body"], write["venue"]
-        ref = f"{venue}:{body.get('contractId', '-')}" if isinstance(body, dict) else ""
+        for ref in write.get("questions", ()):
+            yield from self._locked(write, ref)
+
+    def _locked(self, write: Fact, ref: str) -> Iterator[str]:
         acts = [act for act in self.facts["acts"] if act["kind"] in {"lock", "unlock"} and str(act["ref"]) == ref]
         heard = [act for act in acts if self._is_in_force(act, write)]
         newer = [act for act in acts if act["at_s"] <= write["at_s"] and act not in heard]
         if heard and heard[-1]["kind"] == "lock" and not any(act["kind"] == "unlock" for act in newer):
             yield f"its question was locked at {heard[-1]['at_s']:.0f} s"
+
+    def _close_objections(self, write: Fact, table: Fact) -> Iterator[str]:
+        """Nothing is sent in the last seconds before a question closes; what was sent before may arrive in them."""
+        for ref, closes in write.get("questions", {}).items():
+            margin = timedelta(seconds=table.get("close_margin_s", CLOSE_MARGIN_S) - UNDER_WAY_S)
+            if closes is not None and margin > timedelta() and closes - margin < write["clock"]:
+                yield f"{ref} closes at {closes:%m-%d %H:%M:%S}"
 
     def _approvals(self) -> Iterator[str]:
         """Each order in mode approve had an approval of its own, within what the person was shown."""
@@ -258,6 +274,19 @@ class WorldReferee:
                     yield f"referee: {question} is paid twice side by side in {life}, trial {trial}: {what}"
                     break
 
+    def _bills(self) -> Iterator[str]:
+        """The bills of a day are within the budget of a day (docs/models.md, "Costs")."""
+        tables = [era["config"].get("llm", {}) for era in self.facts["eras"]]
+        most = max((table.get("budget", {}).get("day_usd", DAY_USD) for table in tables), default=DAY_USD)
+        days: dict[str, float] = defaultdict(float)
+        for bill in self.facts.get("bills", ()):
+            if bill["true_time"].hour in SAME_DAY_H:
+                prices: Fact = next(iter(tables[-1].get("models", {}).values()), {})
+                days[f"{bill['true_time']:%Y-%m-%d}"] += _bill_usd(bill, prices)
+        for day, cost in days.items():
+            if cost > most + CENT:
+                yield f"referee: models cost {cost:.4f} dollars on {day}, {most:g} may be"
+
     # Positions and cash
 
     @cached_property
@@ -345,6 +374,17 @@ class WorldReferee:
 def _wrong_score(row: Fact, value: float) -> Iterator[str]:
     if abs(row["value"] - value) > 1e-6:
         yield f"referee: {row['rule']} of {row['ref']} is {row['value']:.6f} on record, and had to be {value:.6f}"
+
+
+def _bill_usd(bill: Fact, prices: Fact) -> float:
+    """Return what an answer costs by its tokens, at prices in dollars per million."""
+    cached = bill["prompt_tokens_details"]["cached_tokens"]
+    rows = (
+        (bill["prompt_tokens"] - cached, "price_in"),
+        (cached, "price_cached"),
+        (bill["completion_tokens"], "price_out"),
+    )
+    return float(sum(tokens * prices.get(name, 0.0) for tokens, name in rows)) / 1e6
 
 
 def _is_covered(order: Fact, act: Fact, hours: float) -> bool:

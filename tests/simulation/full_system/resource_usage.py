@@ -41,7 +41,7 @@ class ResourceMonitor:
 
     def alive(self, day: int) -> None:
         """Look while a life runs."""
-        held = _held()
+        held = _held(with_cancelled=True)
         if day not in self.memory_mb:
             self.memory_mb[day] = held.memory_mb
             at_first = next(iter(self.memory_mb.values()))
@@ -68,12 +68,17 @@ class ResourceMonitor:
                 self.violations.append(f"I10: {now} {name} are held after life {life}, and {then} after the first")
 
 
-def _held() -> ResourceReading:
+def _held(*, with_cancelled: bool = False) -> ResourceReading:
     there = _SELF.exists()
     pages = int((_SELF / "statm").read_text(encoding="ascii").split()[1]) if there else 0
     return ResourceReading(
         files=len(os.listdir(_SELF / "fd")) if there else 0,  # noqa: PTH208 - names alone, often
         threads=threading.active_count(),
-        tasks=sum(getattr(task.get_coro(), "__qualname__", "") != SERVES for task in asyncio.all_tasks()),
+        tasks=sum(
+            getattr(task.get_coro(), "__qualname__", "") != SERVES
+            # What was cancelled with its life ends within the next turns.
+            and (with_cancelled or not task.cancelling())
+            for task in asyncio.all_tasks()
+        ),
         memory_mb=pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
     )

@@ -14,16 +14,20 @@ PLANTED = {
     "start": "quiet-nights",
     "units": "whole-mana",
     "kills": "leases-for-ever",
+    "exchange": "no-worth-as-yes",
     "venues": "outcome-for-all-venues",
 }
 
 
 @pytest.mark.timeout(300)
-def test_the_same_world_in_another_form_has_the_same_results() -> None:
-    done = run_simulate_command("--metamorphic")
+@pytest.mark.parametrize(
+    "relations", [("sides", "kills"), pytest.param((), marks=pytest.mark.slow)], ids=["two of them", "all of them"]
+)
+def test_the_same_world_in_another_form_has_the_same_results(relations: tuple[str, ...]) -> None:
+    done = run_simulate_command("--metamorphic", *relations)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert [line[2].rstrip(":") for line in lines] == [*RELATIONS]
+    assert [line[2].rstrip(":") for line in lines] == [*(relations or RELATIONS)]
     assert all(int(line[3]) > 20 and line[6:] == ["0", "differ"] for line in lines), done.stdout
 
 

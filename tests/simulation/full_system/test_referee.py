@@ -35,7 +35,16 @@ def arm(before_s: float = 3_600.0, **values: Any) -> Fact:
 
 
 def write(after_s: float = 0.0) -> Fact:
-    return {"venue": "polymarket", "number": 1, "kind": "write", "path": "/order", "body": {}, **moment(after_s)}
+    asked = {"questions": {"polymarket:-": NOON + timedelta(seconds=400.0)}}
+    return {
+        "venue": "polymarket",
+        "number": 1,
+        "kind": "write",
+        "path": "/order",
+        "body": {},
+        **asked,
+        **moment(after_s),
+    }
 
 
 def order(after_s: float = 0.0, *, cost: float = 5.0, name: str = "0xa", **values: Any) -> Fact:
@@ -186,6 +195,30 @@ def test_the_same_forecast_is_not_paid_twice_side_by_side() -> None:
     assert "is paid twice side by side in life 1, trial 1" in said
     for other in ({"life": "life 2"}, {"trial": 2}, {"forecaster": 2}, {"from_s": 20.0}):
         assert judge(calls=[first, {**second, **other}]) == []
+
+
+@pytest.mark.parametrize(
+    ("margin_s", "why"), [(None, ""), (500.0, ""), (900.0, "polymarket:- closes at 03-01 12:06:40")]
+)
+def test_nothing_is_sent_shortly_before_the_close(margin_s: float | None, why: str) -> None:
+    # It closes in 400 s, and what was sent two minutes ago may arrive now.
+    margin = {} if margin_s is None else {"close_margin_s": margin_s}
+    found = judge(writes=[write()], config=config(**margin), acts=[arm(config=config(**margin))])
+    assert [one.partition(", and ")[2] for one in found] == [why] * bool(why)
+
+
+def test_the_bills_of_a_day_are_within_its_budget() -> None:
+    usage: Fact = {"prompt_tokens": 3_000_000, "completion_tokens": 1_000_000}
+    usage |= {"prompt_tokens_details": {"cached_tokens": 1_000_000}}
+    llm = {
+        "models": {"m": {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}},
+        "budget": {"day_usd": 20.0},
+    }
+    bill = {**usage, "true_time": NOON}
+    assert judge(bills=[bill], config={**config(), "llm": llm}) == []
+    assert judge(bills=[bill, {**bill, "true_time": NOON + timedelta(days=1)}], config={**config(), "llm": llm}) == []
+    (said,) = judge(bills=[bill, bill], config={**config(), "llm": llm})
+    assert said == "referee: models cost 25.0000 dollars on 2026-03-01, 20 may be"
 
 
 @pytest.mark.parametrize(("leg", "side"), [("yes", "buy"), ("yes", "sell"), ("no", "buy"), ("no", "sell")])

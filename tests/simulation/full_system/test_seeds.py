@@ -1,18 +1,19 @@
-"""A small version of ``make simulate``: the first of its seeds, a day each."""
+"""A small version of ``make simulate``: the first of its seeds, half a day each."""
 
 import re
 
 import pytest
 
+from tests.simulation.full_system.__main__ import main
 from tests.simulation.full_system.simulate_command import run_simulate_command
 
-SEEDS, AT_ONCE, DAYS = 8, 8, "1"
+SEEDS, AT_ONCE, DAYS = 8, 8, "0.5"
 _SEED = re.compile(r"seed (\d+) \(.*\): [\d.]+ days, (\d+) lives, .* (\d+) effects, (\d+) faults")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, AT_ONCE))
-def test_in_a_day_of_faults_kills_and_people_no_invariant_breaks(first: int, worker_id: str) -> None:
+def test_in_half_a_day_of_faults_kills_and_people_no_invariant_breaks(first: int, worker_id: str) -> None:
     # Each worker of the tests keeps to a processor of its own.
     place = worker_id.removeprefix("gw").replace("master", "0")
     options = ("--first", str(first), "--seeds", str(AT_ONCE), "--days", DAYS, "--place", place)
@@ -28,10 +29,13 @@ def test_in_a_day_of_faults_kills_and_people_no_invariant_breaks(first: int, wor
 
 
 @pytest.mark.parametrize("options", [("--seeds", "0"), ("--days", "0"), ("--days", "nan"), ("--jobs", "0")])
-def test_nothing_at_all_is_no_simulation(options: tuple[str, str]) -> None:
-    done = run_simulate_command(*options)
-    assert done.returncode == 2
-    assert "1 at least" in done.stderr
+def test_nothing_at_all_is_no_simulation(
+    options: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["simulate", *options])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "1 at least" in capsys.readouterr().err
 
 
 def _parse_lines(text: str) -> list[list[str]]:

@@ -74,11 +74,10 @@ def test_paper_and_live_agree_on_every_decision_up_to_the_wire(tmp_path: Path) -
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", ["11", str(SIGNED)])
-def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) -> None:
-    values = {_trace(seed=seed, order=order) for order in ("1", "2")}
-    assert len(values) == 1
-    assert values != {_trace(seed="12", order="1")}
+def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets() -> None:
+    traces = [{_trace(seed=seed, order=order) for order in ("1", "2")} for seed in ("11", str(SIGNED))]
+    assert [len(values) for values in traces] == [1, 1]
+    assert traces[0] != traces[1]
 
 
 @pytest.mark.timeout(300)
@@ -86,7 +85,7 @@ def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) 
     ("mutant", "first", "days"),
     [
         ("no-audit", "101", "0.4"),
-        ("any-version", "7", "3"),
+        pytest.param("any-version", "7", "3", marks=pytest.mark.slow),
         ("leases-run-out", "33", "0.1"),
         pytest.param("yes-is-no", "101", "3", marks=pytest.mark.slow),
         pytest.param("never-resolved", "101", "3", marks=pytest.mark.slow),

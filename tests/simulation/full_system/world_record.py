@@ -12,14 +12,14 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bot.simulator.venues.polymarket_order_books import best_bid_and_ask
 from tests.simulation.full_system import polymarket_orders
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from bot.core.operator_requests import OperatorRequest
     from bot.simulator.request_log import LoggedRequest, RequestEffect
     from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
@@ -36,6 +36,8 @@ ACCOUNT_READS: Mapping[str, tuple[str, ...]] = {
     "polymarket": ("/balance-allowance", "/data-api/v2/positions", "/books"),
 }
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
+# The requests that name a question: a bet, and a forecast.
+BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
 _KINDS: Mapping[str, str] = {"/v0/comment": "comment", polymarket_orders.LOGIN: "login"}
 
 
@@ -55,6 +57,7 @@ class WorldRecord:
     books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
+    _closes: dict[str, datetime | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         PAID_CALLS.clear()
@@ -77,6 +80,7 @@ class WorldRecord:
             kind = "cancel" if cancels else _KINDS.get(heard.path, "write")
             body = json.loads(heard.body) if heard.body else {}
             fact = {**self._moment(), "venue": venue, "number": heard.number, "kind": kind, "body": body}
+            fact["questions"] = dict(self._asked_of(venue, heard.path, body))
             self._came[venue, heard.number] = fact
             self.writes.append(fact | {"path": heard.path})
             return
@@ -87,6 +91,7 @@ class WorldRecord:
 
     def look(self) -> None:
         """Note orders that have come since the last look, and what each of them costs by now."""
+        self._note_closes()
         for venue in ("manifold", "polymarket"):
             service = self.bridges.all.get(venue)
             if service is None:
@@ -109,6 +114,7 @@ class WorldRecord:
             **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books")},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
+            "bills": [{"true_time": at, **usage} for at, usage in self.bridges.environment.model_server.billed],
             "contracts": dict(self._contracts()),
             "last": [self._moment() | self._account(venue) for venue in ACCOUNT_READS if venue in self.bridges.all],
             **self._moment(),
@@ -120,6 +126,24 @@ class WorldRecord:
 
     def _moment(self) -> Fact:
         return {"at_s": self.at_s(), "clock": self.now()}
+
+    def _asked_of(self, venue: str, path: str, body: Any) -> Iterator[tuple[str, datetime | None]]:
+        """Yield the references of the questions that a bet or a forecast is for, with the close that was announced."""
+        if venue == "manifold" and path == BET:
+            name, answer = str(body.get("contractId")), body.get("answerId")
+            yield f"manifold:{name}", self._closes.get(name)
+            if answer is not None:
+                yield f"manifold:{name}/{answer}", self._closes.get(name)
+        elif venue == "metaculus" and path == FORECAST and self.bridges.metaculus is not None:
+            asked = self.bridges.metaculus.state.questions
+            for question in [asked[item["question"]] for item in body if item.get("question") in asked]:
+                yield f"metaculus:{question.post}:{question.id}", question.scheduled_close
+
+    def _note_closes(self) -> None:
+        """Note when new markets close: a fault may close one before that."""
+        markets = {} if self.bridges.manifold is None else self.bridges.manifold.state.markets
+        for market in islice(markets.values(), len(self._closes), None):
+            self._closes[market.id] = None if market.closes is None else _moment_of(market.closes)
 
     # Orders
 
@@ -273,6 +297,10 @@ class WorldRecord:
                 yield name, {**groups, "question": f"manifold:{ref}"}
         for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
             yield other.condition, {**_groups(other), "question": f"polymarket:{other.condition}"}
+
+
+def _moment_of(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000.0, UTC)
 
 
 def _groups(market: FakePolymarketMarket) -> Fact:

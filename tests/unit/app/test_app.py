@@ -59,10 +59,9 @@ async def test_a_venue_that_can_only_be_read_is_forecast_and_nothing_leaves(conf
     config = configure()
     async with open_app(config, load_registry(config), clock=FakeClock()) as app:
         runs = await one_pass(app)
-        [row] = await app.ledger.submissions.batches(states=[*IntentState])
+        assert await app.ledger.submissions.batches(states=[*IntentState]) == []
     assert runs["forecast"] == "1 forecasts made"
-    assert runs["submit"] == "1 planned, 0 held, 0 acknowledged"
-    assert row.counts == {IntentState.PLANNED: 1}
+    assert runs["submit"] == "0 planned, 1 held, 0 acknowledged"
 
 
 async def test_the_jobs_of_plugins_run_with_the_others(configure: Configure) -> None:

@@ -16,6 +16,7 @@ from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import AuthenticationError, ConfigError, PluginError, ServiceUnavailableError
 from bot.core.plugin_specs import ConfigurableSpec, PluginSettings
+from bot.core.submissions import HoldDecision, SendDecision
 from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, JobOutcome, JobRun
 from bot.daemon.service import run_daemon, run_jobs_once
 from bot.plugin_system.registry import load_registry
@@ -31,6 +32,7 @@ from bot.api import *
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
 from bot.testing.venue import FakeVenueReader
 
+WHEEL = Question(ref=QuestionRef("mill", "wheel"), title="Turns?", shape=BinaryShape(), targets=(Target(),))
 FAULT = Path(__file__).with_name("fault")
 
 async def fail(kind):
@@ -47,7 +49,7 @@ async def fail(kind):
 @asynccontextmanager
 async def open_mill(settings, context):
     await fail("venue")
-    yield FakeVenueReader([])
+    yield FakeVenueReader([WHEEL])
 
 @asynccontextmanager
 async def open_miller(settings, context):
@@ -106,9 +108,38 @@ async def test_a_venue_that_cannot_be_opened_is_named_and_the_others_are_forecas
     async with open_app(config, load_registry(config), clock=FakeClock()) as app:
         end, runs = await run_once(app)
         assert [*app.venues] == ["harbour"]
-        assert await app.ledger.forecasts.count() == 2
+        assert {forecast.ref.venue for forecast in await app.ledger.forecasts.recent(10)} == {"harbour"}
     assert (end.reason, end.detail) == (reason, "discover mill")
     assert (runs["discover mill"].outcome, runs["discover mill"].detail[: len(detail)]) == (outcome, detail)
+
+
+async def test_forecasts_of_a_venue_that_cannot_be_opened_wait_for_it(tmp_path: Path) -> None:
+    config = load_mill(tmp_path)
+    async with open_app(config, load_registry(config), clock=FakeClock()) as app:
+        for job in app.jobs():
+            if job.name in {"discover mill", "forecast"}:
+                await job.run()
+        [forecast] = await app.ledger.forecasts.recent(10)
+    config = load_mill(tmp_path, "venue away")
+    async with open_app(config, load_registry(config), clock=FakeClock()) as app:
+        await run_once(app)
+        [row] = await app.ledger.submissions.decisions(forecast.id)
+    assert isinstance(row.decision, HoldDecision)
+    assert (row.decision.why, row.decision.until is not None) == ("mill cannot be opened now", True)
+
+
+async def test_forecasts_of_a_venue_that_can_only_be_read_are_recorded_and_never_planned(tmp_path: Path) -> None:
+    config = load_mill(tmp_path)
+    async with open_app(config, load_registry(config), clock=FakeClock()) as app:
+        await run_once(app)
+        rows = [
+            row
+            for forecast in await app.ledger.forecasts.recent(10)
+            for row in await app.ledger.submissions.decisions(forecast.id)
+        ]
+    whys = {row.decision.why for row in rows if isinstance(row.decision, HoldDecision) and row.decision.until is None}
+    assert "recorded only: harbour can only be read, it has no paper book" in whys
+    assert not [row for row in rows if isinstance(row.decision, SendDecision)]
 
 
 async def test_settings_that_a_plugin_refuses_still_end_the_start(tmp_path: Path) -> None:

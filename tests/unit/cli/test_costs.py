@@ -9,18 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bot.cli.costs import (
-    CostReport,
-    budget_statuses,
-    cost_report_to_json,
-    load_backtest_costs,
-    load_cost_report,
-    load_today_costs,
-    print_cost_report,
-    today_lines,
-)
+from bot.cli.costs import cost_report_to_json, load_backtest_costs, print_cost_report, today_lines
 from bot.config.schema import Config
 from bot.core.errors import NotFoundError, ServiceUnavailableError
+from bot.evaluation.cost_report import CostReport, budget_statuses, load_cost_report, load_today_costs
 from bot.forecasting.forecast_run import NoAnswerError
 from bot.store.ledger import ReadOnlyState
 from bot.store.model_calls import CostGrouping, ModelDemotion, ScopeSpending

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.costs import load_cost_report
 from bot.cli.explain import explanation_to_json, print_explanation
 from bot.cli.output.console import SafeConsole, to_json_text
-from bot.cli.output.formatting import describe_changes, describe_prediction
 from bot.config.schema import Config
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.errors import NotFoundError, ServiceUnavailableError
@@ -28,7 +26,9 @@ from bot.core.predictions import (
     Prediction,
 )
 from bot.core.questions import Question
+from bot.evaluation.cost_report import load_cost_report
 from bot.evaluation.explanation import ForecastExplanation, load_explanation
+from bot.evaluation.value_text import describe_changes, describe_prediction
 from bot.forecasting.calibration import CalibratedPredictions
 from bot.jobs.resolution import ScoringContext, score_forecasts
 from bot.store.documents import compress_document, put_document

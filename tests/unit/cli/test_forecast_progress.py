@@ -10,12 +10,12 @@ from rich.console import Console
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import ForecastResult, FreeForecast, forecast_result_to_json, print_forecast_result
 from bot.cli.output.console import SafeConsole
-from bot.cli.output.formatting import format_with_unit
 from bot.core.beliefs import Belief, Evidence, ModelUsage, Step, StepAction, StepObservation
 from bot.core.forecasts import Forecast, Trial, TrialEnd
 from bot.core.predictions import BinaryPrediction, BinaryShape, CurvePrediction, CurveShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.evaluation.explanation import AggregationSummary, ForecastExplanation, RecordedCalls
+from bot.evaluation.value_text import format_with_unit
 from bot.store.forecasts import ForecastTrace
 from bot.store.trials import LoggedStep, TrialRecord
 

@@ -7,10 +7,10 @@ import pytest
 
 from bot.cli.command_setup import _summarize_error
 from bot.cli.fit import _value_summary
-from bot.cli.output.formatting import format_predictions
 from bot.core.errors import AuthenticationError
 from bot.core.predictions import BinaryPrediction
 from bot.core.values import Json
+from bot.evaluation.value_text import format_predictions
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from bot.cli.output.console import SafeConsole, to_json_text
-from bot.cli.output.formatting import describe_outcome
 from bot.cli.output.score_report import print_kinds, print_report
-from bot.cli.score import rows_by_forecaster, rule_scores_by_forecaster
 from bot.cli.show import print_question_record, question_record_to_json
 from bot.config.schema import Config
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome
 from bot.core.predictions import BinaryShape, CurveShape, QuestionShape
 from bot.core.questions import Question, QuestionRef
 from bot.evaluation.group_scores import score_group
+from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
 from bot.evaluation.question_record import load_question_record
 from bot.evaluation.score_report import ScoreInterval, build_report, kind_reports
 from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
+from bot.evaluation.value_text import describe_outcome
 from bot.store.ledger import ReadOnlyState, open_ledger
 from bot.store.scores import ScoreFilter
 from bot.testing.clock import FakeClock

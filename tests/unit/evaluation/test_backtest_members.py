@@ -13,12 +13,12 @@ from bot.core.forecasts import Trial, TrialEnd, TrialLimits
 from bot.core.interfaces import Forecaster, TrialContext
 from bot.core.learning import Round
 from bot.core.outcomes import BinaryOutcome, Resolution
-from bot.core.predictions import BinaryPrediction
-from bot.core.questions import Question
+from bot.core.predictions import BinaryPrediction, Prediction
+from bot.core.questions import CrowdForecast, Question
 from bot.evaluation.backtest import BacktestHistory, BacktestSubject, BacktestWindow, RoundPeerFactory, run_backtests
 from bot.evaluation.backtest_rows import history_records
 from bot.evaluation.trial_table import make_table_of_trials, parse_trial_records, round_day
-from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.aggregation import PoolingMethod, combine_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.parameter_fitting import ForecasterTraining, best_parameters
 from bot.forecasting.peers import has_not_moved
@@ -97,24 +97,51 @@ def configured(name: str, forecaster: Forecaster, members: tuple[str, ...] = ())
     )
 
 
-async def run(archive: ManyRounds) -> tuple[BacktestHistory, Mapping[str, NoisyForecaster]]:
-    history, members = (
-        BacktestHistory(),
-        {"good": NoisyForecaster("good", skill=2.0), "bad": NoisyForecaster("bad", skill=0.0)},
-    )
-    training = ForecasterTraining(learner=BlendLearner(SETTINGS), shipped_parameters=())
+class PairedRounds(ManyRounds):
+    """Rounds in which each question is asked by two sources, with prices of the day before the round.
+
+    Where ``late_price`` is set, every second question of the second source has that price, of an hour after the round.
+    """
+
+    def __init__(self, *, flipped_from: int | None = None, late_price: float | None = None) -> None:
+        super().__init__(flipped_from=flipped_from)
+        self.late_price = late_price
+
+    def read_round(self, key: str) -> Round:
+        a_round = super().read_round(key)
+        return replace(a_round, questions=tuple(map(self._paired, range(QUESTIONS), a_round.questions)))
+
+    def _paired(self, place: int, asked: Question) -> Question:
+        event, source = divmod(place, 2)
+        day = asked.as_of or START
+        late = self.late_price is not None and source == 1 and event % 2 == 0
+        price = self.late_price if late and self.late_price is not None else 1 / (1 + np.exp(-truth(asked)))
+        at = START + (int(asked.ref.key) // QUESTIONS * 7 - 1) * DAY
+        crowd = CrowdForecast(
+            prediction=BinaryPrediction(float(price)), at=at + (DAY + timedelta(hours=1) if late else timedelta(0))
+        )
+        title = f"Will the lamp of keeper {event} burn before 2027?"
+        return replace(asked, title=title, source=f"source {source}", crowd=crowd, as_of=day)
+
+
+async def run(
+    archive: ManyRounds, settings: BlendSettings = SETTINGS
+) -> tuple[BacktestHistory, Mapping[str, NoisyForecaster]]:
+    history = BacktestHistory()
+    members = {"good": NoisyForecaster("good", skill=2.0), "bad": NoisyForecaster("bad", skill=0.0)}
+    training = ForecasterTraining(learner=BlendLearner(settings), shipped_parameters=())
     subjects = [
         BacktestSubject(configured_forecaster=configured(name, one), fit_parameters=lambda _: None)
         for name, one in members.items()
     ]
     blend = BacktestSubject(
-        configured_forecaster=configured("blend", BlendForecaster(SETTINGS), ("good", "bad")),
+        configured_forecaster=configured("blend", BlendForecaster(settings), ("good", "bad")),
         fit_parameters=lambda one: best_parameters(
             "blend",
             training,
             [],
             before=one.as_of,
-            pasts=history.resolved_forecasts(("good", "bad"), one.as_of),
+            pasts=history.resolved_forecasts(settings.answering, one.as_of),
         ),
         tool_factory=RoundPeerFactory(history),
     )
@@ -169,6 +196,88 @@ async def test_no_outcome_that_is_known_later_changes_a_forecast(number: int) ->
     assert answers_before(before, cutoff) == answers_before(after, cutoff)
     earlier, _ = await run(ManyRounds(flipped_from=cutoff - 1))
     assert answers_before(before, cutoff) != answers_before(earlier, cutoff)
+
+
+PAIRED = BlendSettings(members=("good", "elsewhere"))
+
+
+@pytest.mark.parametrize("number", range(1, ROUNDS))
+async def test_with_prices_elsewhere_no_later_outcome_changes_a_forecast(number: int) -> None:
+    cutoff = 7 * number
+    before, _ = await run(PairedRounds(), PAIRED)
+    after, _ = await run(PairedRounds(flipped_from=cutoff), PAIRED)
+    assert answers_before(before, cutoff) == answers_before(after, cutoff)
+    earlier, _ = await run(PairedRounds(flipped_from=cutoff - 1), PAIRED)
+    assert answers_before(before, cutoff) != answers_before(earlier, cutoff)
+
+
+async def test_the_price_elsewhere_is_a_member_unless_it_is_of_after_the_cutoff() -> None:
+    low, high = [(await run(PairedRounds(late_price=price), PAIRED))[0] for price in (0.01, 0.99)]
+    assert [one.predictions for one in low.forecasts.values()] == [one.predictions for one in high.forecasts.values()]
+    newest = low.rounds[-1]
+    found = low.find_forecast("elsewhere", newest.questions[2])
+    assert not isinstance(found, str)
+    assert newest.questions[3].crowd is not None
+    assert found.predictions == {"outcome": newest.questions[3].crowd.prediction}
+    missing = "no other venue is known to ask the same and to have a price"
+    assert low.find_forecast("elsewhere", newest.questions[0]) == missing
+    # In the first round the weights are the prior ones.
+    first = low.rounds[0]
+    late, timely, other = first.questions[0].ref, first.questions[2].ref, first.questions[3].crowd
+    good, blend = (low.forecasts[name, first.key].predictions for name in ("good", "blend"))
+    assert other is not None
+    assert logit(blend[timely, "outcome"]) == pytest.approx(
+        0.575 * (logit(good[timely, "outcome"]) + logit(other.prediction))
+    )
+    assert logit(blend[late, "outcome"]) == pytest.approx(1.15 * logit(good[late, "outcome"]))
+
+
+def logit(prediction: Prediction) -> float:
+    assert isinstance(prediction, BinaryPrediction)
+    return float(np.log(prediction.probability / (1 - prediction.probability)))
+
+
+class ScatteredForecaster:
+    """Says in each trial what it knows, with much noise of its own."""
+
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        noise = 3.0 * context.stream("noise").normal()
+        said = BinaryPrediction(float(1 / (1 + np.exp(-truth(question) - noise))))
+        belief = Belief(predictions={t.key: said for t in question.targets})
+        yield Step(action=StepAction(name="say"), observation=StepObservation(), belief=belief, final=True)
+
+
+class ManySources(ManyRounds):
+    """The questions of a round are of fifteen sources, so that many blocks resolve between two rounds."""
+
+    def read_round(self, key: str) -> Round:
+        a_round = super().read_round(key)
+        asked = tuple(replace(one, source=f"source {place // 2}") for place, one in enumerate(a_round.questions))
+        return replace(a_round, questions=asked)
+
+
+async def run_shrunk(archive: ManyRounds) -> BacktestHistory:
+    history = BacktestHistory()
+    forecaster = replace(configured("blend", ScatteredForecaster()), trials=3, pool=PoolingMethod.SHRINK)
+    subject = BacktestSubject(configured_forecaster=forecaster, fit_parameters=lambda _: None)
+    await run_backtests(
+        archive, [subject], BacktestWindow(), random=SeededRandom(1), progress=lambda _: None, history=history
+    )
+    return history
+
+
+async def test_shrinkage_is_tuned_on_earlier_rounds_and_no_later_outcome_changes_a_forecast() -> None:
+    before = await run_shrunk(ManySources())
+    last = 7 * (ROUNDS - 1)
+    assert answers_before(before, last) == answers_before(await run_shrunk(ManySources(flipped_from=last)), last)
+    assert answers_before(before, last) != answers_before(await run_shrunk(ManySources(flipped_from=last - 1)), last)
+    # In the first round nothing is known, so the weights are the default ones.
+    first, newest = before.rounds[0], before.rounds[-1]
+    for a_round, is_default in ((first, True), (newest, False)):
+        made = before.forecasts["blend", a_round.key]
+        default = [combine_trials(one, made.trials[one.ref], PoolingMethod.SHRINK) for one in a_round.questions]
+        answers = [{"outcome": made.predictions[one.ref, "outcome"]} for one in a_round.questions]
+        assert (answers == default) == is_default
 
 
 async def test_the_rows_hold_every_forecast_with_its_outcome_and_scores() -> None:

@@ -236,7 +236,7 @@ async def test_a_person_is_asked_and_what_is_approved_leaves_once(trading_fixtur
     await trading_fixture.forecast("rain")
     assert await trading_fixture.submit() == "0 planned, 1 held, 0 acknowledged"
     [asked] = await trading_fixture.jobs_fixture.ledger.permissions.approvals()
-    assert (asked.cost, asked.shown["order"], asked.shown["question"]) == (10.0, "buy yes rain", "lantern:rain")
+    assert (asked.cost, asked.shown["order"], asked.shown["question"]) == (10.0, "buy no rain", "lantern:rain")
     [row] = await trading_fixture.jobs_fixture.ledger.permissions.recent_audit_rows(limit=1)
     assert (row.kind, row.body["approval"]) == ("ask", asked.id)
     await trading_fixture.jobs_fixture.clock.advance(3600)

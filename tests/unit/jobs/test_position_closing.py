@@ -82,7 +82,7 @@ class ClosingFixture:
 
     async def close(self, *keys: str, by: str = "ann") -> list[ClosingResult]:
         await self.jobs_fixture.clock.advance(1)
-        targets = tuple(PositionToClose(venue=VENUE, contract=key, leg=ContractSide.YES) for key in keys)
+        targets = tuple(PositionToClose(venue=VENUE, contract=key, leg=ContractSide.NO) for key in keys)
         path = requests.request_closing(
             self.folder, ClosePositions(by=by, asked_at=self.jobs_fixture.clock.now(), targets=targets)
         )
@@ -172,7 +172,7 @@ async def test_a_part_a_lost_answer_and_a_refusal_are_what_they_are(trading_fixt
     trading_fixture.exchange.fill_share = 0.5
     [part] = await trading_fixture.close("rain")
     assert (part.state, part.sold, part.held) == (ClosingState.PART, 10.0, 20.0)
-    assert "10.00 of 20.00 yes of rain at lantern sold for 5.00 COIN" in str(part)
+    assert "10.00 of 20.00 no of rain at lantern sold for 5.00 COIN" in str(part)
     trading_fixture.exchange.next_failures.append(WriteFailure.REPLY_LOST)
     [lost] = await trading_fixture.close("snow")
     assert lost.state is ClosingState.PENDING

@@ -19,6 +19,7 @@ from bot.core.orders import (
 )
 from bot.core.outcomes import BinaryOutcome, Outcome
 from bot.core.permissions import ArmRecord
+from bot.core.predictions import BinaryPrediction
 from bot.core.submissions import ExecutionMode, SealedRequest, SubmissionBatch
 from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.execution.gate.gate import Gate, PreSendCheck
@@ -69,7 +70,7 @@ class FakeTradingAccount(FakeSubmitter):
             OpenOrder(
                 id=name,
                 contract=contract,
-                leg=ContractSide.YES,
+                leg=ContractSide.NO,
                 side=OrderSide.BUY,
                 limit=0.5,
                 shares=1.0,
@@ -82,6 +83,7 @@ class FakeTradingAccount(FakeSubmitter):
 class FakeOrderPlanner:
     """Implements Planner: spends ``stake``, or what it may where that is less, at one half a share; or sells.
 
+    It takes the side that the forecast prefers.
     A ``greedy`` one takes no notice of what it may spend; ``meanwhile`` is what happens while it thinks.
     """
 
@@ -104,7 +106,7 @@ class FakeOrderPlanner:
             return OrderPlan(why=f"{cost:.2f} is not worth an order")
         order = Order(
             contract=wish.question.ref.key,
-            leg=ContractSide.YES,
+            leg=_believed_side(wish),
             side=self.side,
             shares=self.stake * 2,
             limit=0.5,
@@ -114,6 +116,13 @@ class FakeOrderPlanner:
             edge=self.edge,
         )
         return OrderPlan(why="a good price", order=order, market_state='{"ask":0.5}')
+
+
+def _believed_side(wish: TradeProposal) -> ContractSide:
+    """Return the side that the forecast prefers at one half a share."""
+    [prediction] = wish.predictions.values()
+    is_unlikely = isinstance(prediction, BinaryPrediction) and prediction.probability < 0.5
+    return ContractSide.NO if is_unlikely else ContractSide.YES
 
 
 @dataclass

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import precision_recall_curve, roc_curve
 
-from bot.stats.ranking import rank_forecasts
+from bot.stats.ranking import rank_forecasts, trace_ranking_curves
 
 FORECASTS = st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.35, 0.5, 0.8, 1.0]), st.booleans()), min_size=2)
 
@@ -58,3 +59,16 @@ def test_average_precision_is_the_area_of_its_steps(pairs: list[tuple[float, boo
 def test_bad_columns_are_refused(probabilities: list[float], outcomes: list[float]) -> None:
     with pytest.raises(ValueError, match=r"vectors|outside|neither|finite"):
         rank_forecasts(probabilities, outcomes)
+
+
+def test_the_points_of_both_curves() -> None:
+    rng = np.random.default_rng(3)
+    outcomes = (rng.random(200) < 0.4).astype(float)
+    forecasts = np.round(np.clip(0.3 * outcomes + 0.7 * rng.random(200), 0, 1), 1)
+    found = trace_ranking_curves(forecasts, outcomes)
+    alarms, recall, _ = roc_curve(outcomes, forecasts, drop_intermediate=False)
+    assert found.false_alarms == pytest.approx(alarms[1:])
+    assert found.recall == pytest.approx(recall[1:])
+    precision, _, _ = precision_recall_curve(outcomes, forecasts)
+    # From low to high thresholds there, with one more point at the end.
+    assert found.precision == pytest.approx(precision[:-1][::-1])

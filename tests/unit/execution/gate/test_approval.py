@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from bot.core.orders import ContractSide, OrderSide
-from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape, Prediction
 from bot.core.questions import CrowdForecast
 from bot.core.submissions import HoldDecision, SendDecision
 from bot.execution.gate.approval import market_divergence, order_belief
@@ -21,9 +21,36 @@ def test_too_small_an_edge_is_held() -> None:
     assert isinstance(GATE.decide(trade(bought=order(edge=0.03))), SendDecision)
 
 
+@pytest.mark.parametrize(
+    ("predicted", "bought", "edge"),
+    [
+        # The forecast is 60 %, and the planner bought the other side, or forgot the fees, at a claimed edge of 0.5.
+        (BinaryPrediction(0.6), {"leg": ContractSide.NO}, "-0.1000"),
+        (BinaryPrediction(0.6), {"fees": 1.6}, "0.0200"),
+        (ChoicePrediction({"a": 0.51, "b": 0.49}), {"option": "b"}, "-0.0100"),
+    ],
+)
+def test_the_gate_computes_the_edge_from_the_forecast_whatever_the_planner_claims(
+    predicted: Prediction, bought: dict[str, object], edge: str
+) -> None:
+    decision = GATE.decide(trade(forecast=forecast(predicted), bought=order(edge=0.5, **bought)))
+    assert isinstance(decision, HoldDecision)
+    assert f"the edge is {edge} by the forecast (0.5000 by the planner) a share after fees" in decision.why
+
+
+def test_an_order_on_an_option_that_was_not_forecast_is_held() -> None:
+    choice = forecast(ChoicePrediction({"a": 0.9, "b": 0.1}))
+    decision = GATE.decide(trade(forecast=choice, bought=order(option="c", edge=0.5)))
+    assert isinstance(decision, HoldDecision)
+    assert "the order is on 'c', which was not forecast" in decision.why
+
+
 @pytest.mark.parametrize(("expected", "limit"), [(0.02, 0.05), (0.96, 0.98), (0.98, 0.985)])
 def test_prices_outside_the_band_are_left_alone(expected: float, limit: float) -> None:
-    decision = GATE.decide(trade(bought=order(expected=expected, limit=limit)))
+    sure = forecast(BinaryPrediction(1.0))
+    decision = GATE.decide(
+        trade(policy=make_policy(edge=0.01), forecast=sure, bought=order(expected=expected, limit=limit))
+    )
     assert isinstance(decision, HoldDecision)
     assert "outside trading.band = [0.03, 0.97]" in decision.why
 
@@ -74,4 +101,6 @@ def test_the_belief_in_an_order_is_that_in_its_leg_and_option() -> None:
 def test_the_lane_has_the_bounds_that_config_gives() -> None:
     strict = make_policy(edge=0.2, band=(0.4, 0.6))
     assert isinstance(GATE.decide(trade(policy=strict, bought=order(edge=0.19))), HoldDecision)
-    assert isinstance(GATE.decide(trade(policy=strict, bought=order(edge=0.2, expected=0.59, limit=0.6))), SendDecision)
+    sure = forecast(BinaryPrediction(0.8))
+    bought = order(edge=0.2, expected=0.59, limit=0.6)
+    assert isinstance(GATE.decide(trade(policy=strict, forecast=sure, bought=bought)), SendDecision)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bot.cli.output.console import ColumnKind, TableColumn
 from bot.core.beliefs import ModelUsage
 from bot.core.distributions import curve_quantile
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome, scoring_rules_for
@@ -282,11 +281,6 @@ def describe_outcome(outcome: Outcome | None, shape: QuestionShape) -> str:
     if shape.unit == "date":
         return format_with_unit(outcome.value, shape.unit)
     return f"{format_outcome(outcome)} {shape.unit}".strip()
-
-
-def score_columns(shape: QuestionShape) -> tuple[TableColumn, ...]:
-    """Return a column for each scoring rule of the kind of question."""
-    return tuple(TableColumn(rule.title, ColumnKind.NUMBER) for rule in scoring_rules_for(shape.kind))
 
 
 def score_cells(marks: Mapping[str, float], shape: QuestionShape) -> tuple[str, ...]:

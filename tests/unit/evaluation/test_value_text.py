@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cli.output.formatting import (
+from bot.core.orders import ContractSide, Fill, Order, OrderSide
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome
+from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape, CurvePrediction
+from bot.core.questions import QuestionRef
+from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState
+from bot.evaluation.value_text import (
     describe_changes,
     describe_prediction,
     describe_prediction_short,
@@ -22,11 +27,6 @@ from bot.cli.output.formatting import (
     format_usd,
     order_options,
 )
-from bot.core.orders import ContractSide, Fill, Order, OrderSide
-from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome
-from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape, CurvePrediction
-from bot.core.questions import QuestionRef
-from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState
 from bot.store.intents import IntentRow
 from bot.store.serialization import PREDICTIONS
 from bot.store.submission_queries import OrderRow
