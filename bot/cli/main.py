@@ -130,7 +130,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
     "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
     "trust": CommandEntry(
-        "bot.cli.trust", "Allow the plugin files of ./config.toml to run as you; recorded once per folder."
+        "bot.cli.trust", "Allow the plugin files and programs of ./config.toml to run as you; recorded once per folder."
     ),
     "prompts": CommandEntry("bot.cli.prompts", "List, show or copy the prompt files of forecasters."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
