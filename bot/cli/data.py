@@ -45,7 +45,7 @@ class SnapshotOptions:
 
     rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to keep them in; default: series of research.")
+        Path | None, typer.Option(metavar="DIR", help="Folder to keep them in; default: research.series.")
     ] = None
     first: Annotated[
         date | None, typer.Option("--from", parser=parse_date, metavar="DATE", help="Skip earlier rounds.")
@@ -79,12 +79,12 @@ class SnapshotResult:
 def snapshot(ctx: typer.Context, options: SnapshotOptions) -> None:
     """Keep the series of the questions of past rounds, as they were known before each round.
 
-    Ask for the same again to get what is missing. Backtests read them if research series names the folder.
+    Ask for the same again to get what is missing. Backtests read them if research.series names the folder.
     """
     config, registry = load_config_and_plugins(ctx)
     folder = options.out or config.research.series
     if folder is None:
-        message = 'name a folder: --out DIR, or series = "DIR" in research of config.toml'
+        message = 'name a folder: --out DIR, or series = "DIR" in [research] of config.toml'
         raise ConfigError(message)
     require_venue_archive(config, registry, options.venue)
     _, archive = find_archive(config, registry, options.venue, options.rounds)
