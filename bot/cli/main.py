@@ -77,6 +77,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "lab": CommandEntry(
         "bot.cli.lab", "Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."
     ),
+    "data": CommandEntry("bot.cli.data", "Keep the series of data sources in files, so that backtests are repeatable."),
     "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
     "pairs": CommandEntry(
         "bot.cli.pairs", "List questions of different venues that may ask the same, and confirm or refuse them."
