@@ -86,4 +86,5 @@ async def _serve_logged(server: Any, listener: socket.socket) -> None:  # noqa: 
     try:
         await server.serve(sockets=[listener])
     except Exception:
+        # Whatever a request makes the library raise must not end the daemon, which works without it.
         log.exception("the server of web.listen failed")
