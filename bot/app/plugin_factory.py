@@ -25,6 +25,7 @@ from bot.core.errors import AuthenticationError, ConfigError, PluginError, Servi
 from bot.core.forecasts import ForecasterSetup
 from bot.core.interfaces import (
     Clock,
+    DataSource,
     HttpClient,
     ModelProvider,
     NotificationChannel,
@@ -51,6 +52,7 @@ from bot.execution.gate.credential_guard import CredentialGuard, GuardedHttpClie
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.forecasting.aggregation import PoolingMethod
 from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.forecasting.series_archive import ArchivedDataSource, SeriesArchive
 from bot.forecasting.tool_factory import ConfiguredDataSource, ConfiguredPageSource, ConfiguredSearchEngine, ToolFactory
 from bot.forecasting.tools.calculator import find_calculator
 from bot.jobs.job import DaemonJob
@@ -323,7 +325,7 @@ class PluginFactory:
             ledger=ledger,
             clock=self.clock,
             search_engines=await self._open_search_engines(),
-            data_sources=await self._open_data_sources(),
+            data_sources=await self.open_data_sources(),
             page_sources=await self._open_page_sources(),
             blocked_hosts=blocked_hosts(self.registry),
             models=gateway,
@@ -356,10 +358,16 @@ class PluginFactory:
             if engine is not None
         ]
 
-    async def _open_data_sources(self) -> Mapping[str, ConfiguredDataSource]:
+    async def open_data_sources(self, *, archived: bool = True) -> Mapping[str, ConfiguredDataSource]:
+        """Open the enabled data sources; if ``archived``, series that config keeps in files are read from there."""
+        folder = self.config.research.series if archived else None
         wanted = [(spec, spec.open) for spec in self.registry.data_sources if spec.open]
         opened = [(spec, await self._open_or_skip_plugin(spec, opener)) for spec, opener in wanted]
-        return {spec.name: ConfiguredDataSource(spec=spec, source=source) for spec, source in opened if source}
+        return {
+            spec.name: ConfiguredDataSource(spec=spec, source=_from_archive(spec.name, source, folder))
+            for spec, source in opened
+            if source
+        }
 
     async def _open_page_sources(self) -> Mapping[str, ConfiguredPageSource]:
         wanted = [(spec, spec.pages) for spec in self.registry.data_sources if spec.pages]
@@ -396,6 +404,10 @@ class PluginFactory:
     @property
     def _rates(self) -> RateLimiter:
         return self.rates or RateLimiter((), clock=self.clock, random=self.random)
+
+
+def _from_archive(name: str, source: DataSource, folder: Path | None) -> DataSource:
+    return source if folder is None else ArchivedDataSource(source, SeriesArchive(folder, name))
 
 
 def blocked_hosts(registry: Registry) -> frozenset[str]:
