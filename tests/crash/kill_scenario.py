@@ -117,7 +117,7 @@ class KillScenario:
 
     def run_once(self) -> None:
         """Let one pass of everything run to its end; raises Violation if it fails."""
-        command = [FOXCAST, "--config", self.folder / "config.toml", "run", "--once"]
+        command: list[str | Path] = [FOXCAST, "--config", self.folder / "config.toml", "run", "--once"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=clean_environment())
         if done.returncode != 0:
             message = f"foxcast run --once ended with {done.returncode}: {done.stderr[-2000:]}"
