@@ -45,7 +45,7 @@ class SnapshotOptions:
 
     rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to keep them in; default: series of [research].")
+        Path | None, typer.Option(metavar="DIR", help="Folder to keep them in; default: research.series of config.toml.")
     ] = None
     first: Annotated[
         date | None, typer.Option("--from", parser=parse_date, metavar="DATE", help="Skip earlier rounds.")

@@ -45,6 +45,10 @@ COMMANDS: dict[str, CommandEntry] = {
     "init": CommandEntry(
         "bot.cli.init", "Write a first configuration with key files, test both, and say the next commands."
     ),
+    "serve": CommandEntry(
+        "bot.cli.serve",
+        "Answer questions of callers over HTTP, and serve results as JSON; nothing is submitted anywhere.",
+    ),
     "status": CommandEntry(
         "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
     ),
@@ -80,7 +84,9 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
     "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
-    "locks": CommandEntry("bot.cli.lock", "List active locks and their reasons.", "locks_app"),
+    "locks": CommandEntry(
+        "bot.cli.lock", "List active locks and their reasons, and requests that wait for the daemon.", "locks_app"
+    ),
     "portfolio": CommandEntry(
         "bot.cli.portfolio", "Show positions and profit of each account, paper and live, by market and forecaster."
     ),
@@ -127,7 +133,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "trust": CommandEntry(
         "bot.cli.trust", "Allow the plugin files of ./config.toml to run as you; recorded once per folder."
     ),
-    "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
+    "prompts": CommandEntry("bot.cli.prompts", "List, show or copy the prompt files of forecasters."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),
     "service": CommandEntry("bot.cli.service", "Run the daemon as a service of systemd."),

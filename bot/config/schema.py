@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from bot.config.alert_schema import AlertsSection, NotifierTable
 from bot.config.base_schema import ConfigName, ConfigSection, HostName, Hours, ModelName, PluginTable, Seconds
+from bot.config.serve_schema import ServeSection
 from bot.config.sources import ConfigSources
 from bot.config.venue_schema import VenueTable
 from bot.config.web_schema import WebSection
@@ -472,6 +473,9 @@ class Config(ConfigSection):
     web: WebSection = WebSection()
     """Where the daemon answers others."""
 
+    serve: ServeSection = ServeSection()
+    """Who may ask for forecasts there, and read results as JSON."""
+
     limits: LimitsSection = LimitsSection()
     """The limits of one trial of a forecaster."""
 
@@ -523,6 +527,7 @@ class Config(ConfigSection):
                 "plugin_files": tuple(sources.folder / file.expanduser() for file in self.plugin_files),
                 "web": self.web.located(sources.folder),
                 "research": self.research.located(sources.folder),
+                "serve": self.serve.located(sources.folder),
             }
         )
         located._sources = sources  # noqa: SLF001 - an attribute of this class

@@ -18,6 +18,7 @@ from bot.core.errors import StoreError
 from bot.core.redaction import redact_foreign_message
 from bot.store.heartbeat import DaemonCondition
 from bot.web.access import AccessGate, SessionStore
+from bot.web.api import JsonApi
 from bot.web.dashboard import dashboard_routes
 from bot.web.watched_state import WatchedState
 
@@ -26,14 +27,17 @@ log = structlog.get_logger(__name__)
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-def create_web_app(state: WatchedState, *, token: str | None, hosts: Collection[str] = ()) -> Starlette:
+def create_web_app(
+    state: WatchedState, *, token: str | None, hosts: Collection[str] = (), api: JsonApi | None = None
+) -> Starlette:
     """Return the application; ``token`` is what every request must carry, None for any program of this machine.
 
-    ``hosts`` are further names of the server.
+    ``hosts`` are further names of the server. The ``api`` checks the tokens of its callers itself.
     """
     sessions = SessionStore(state.clock)
     gate = Middleware(AccessGate, token=token, sessions=sessions, hosts=frozenset(hosts))
-    return Starlette(routes=[*health_routes(state), *dashboard_routes(state, sessions, token=token)], middleware=[gate])
+    routes = [*health_routes(state), *dashboard_routes(state, sessions, token=token)]
+    return Starlette(routes=[*(api.routes() if api else ()), *routes], middleware=[gate])
 
 
 def health_routes(state: WatchedState) -> Sequence[Route]:

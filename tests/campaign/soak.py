@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import re
 import signal
 import socket
@@ -24,7 +23,7 @@ from statistics import median
 
 import structlog
 
-from tests.crash.kill_scenario import CONFIG, FOXCAST
+from tests.crash.kill_scenario import CONFIG, FOXCAST, clean_environment
 from tests.simulation.full_system.plan import SimulationPlan
 from tests.simulation.full_system.simulation import run_simulation
 
@@ -55,7 +54,7 @@ def soak_real(minutes: float, folder: Path) -> tuple[list[SoakReading], str]:
     config = CONFIG.format(source='"sample"', rounds='"all"') + WEB.format(port=port)
     (folder / "config.toml").write_text(config, encoding="utf-8")
     command: list[str | Path] = [FOXCAST, "--config", folder / "config.toml", "run"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")}
+    environment = clean_environment()
     with (folder / "stderr.txt").open("wb") as stderr:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)
     readings: list[SoakReading] = []
