@@ -45,7 +45,7 @@ class SnapshotOptions:
 
     rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to keep them in; default: research.series of config.toml.")
+        Path | None, typer.Option(metavar="DIR", help="Folder to keep them in; default: research.series.")
     ] = None
     first: Annotated[
         date | None, typer.Option("--from", parser=parse_date, metavar="DATE", help="Skip earlier rounds.")
@@ -79,7 +79,7 @@ class SnapshotResult:
 def snapshot(ctx: typer.Context, options: SnapshotOptions) -> None:
     """Keep the series of the questions of past rounds, as they were known before each round.
 
-    Ask for the same again to get what is missing. Backtests read them if [research] series names the folder.
+    Ask for the same again to get what is missing. Backtests read them if the setting research.series names the folder.
     """
     config, registry = load_config_and_plugins(ctx)
     folder = options.out or config.research.series
