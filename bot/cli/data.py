@@ -79,7 +79,7 @@ class SnapshotResult:
 def snapshot(ctx: typer.Context, options: SnapshotOptions) -> None:
     """Keep the series of the questions of past rounds, as they were known before each round.
 
-    Ask for the same again to get what is missing. Backtests read them if research.series names the folder.
+    Ask for the same again to get what is missing. Backtests read them if the setting research.series names the folder.
     """
     config, registry = load_config_and_plugins(ctx)
     folder = options.out or config.research.series

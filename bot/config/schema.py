@@ -526,8 +526,8 @@ class Config(ConfigSection):
                 "state": sources.folder / self.state.expanduser(),
                 "plugin_files": tuple(sources.folder / file.expanduser() for file in self.plugin_files),
                 "web": self.web.located(sources.folder),
-                "serve": self.serve.located(sources.folder),
                 "research": self.research.located(sources.folder),
+                "serve": self.serve.located(sources.folder),
             }
         )
         located._sources = sources  # noqa: SLF001 - an attribute of this class
