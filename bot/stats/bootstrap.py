@@ -21,8 +21,8 @@ from bot.stats.scores import index_from_brier
 
 # Counts in one block of resamples, 8 bytes each: small enough to stay in the cache between the draw and the product.
 _BLOCK_CELLS = 200_000
-# More clusters than this are put into so many random groups, which are drawn as wholes. Sums of groups spread as sums of
-# single clusters do; the width of an interval is right to 1 / sqrt(2 x 5,000), one per cent.
+# More clusters than this are put into so many random groups, which are drawn as wholes. Sums of groups spread as sums
+# of single clusters do; the width of an interval is right to 1 / sqrt(2 x 5,000), one per cent.
 MAX_DRAWN_UNITS = 5_000
 
 
