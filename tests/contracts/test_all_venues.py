@@ -15,6 +15,7 @@ from bot.core.plugin_specs import PaperBookContext, PluginSettings, VenueSpec, V
 from bot.plugin_system.discovery import PluginOrigin, discover_plugins
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient, FakeWriteClient
+from bot.testing.planner_contract import OrderPlannerContract
 from bot.testing.price_feed_contract import PriceFeedContract
 from bot.testing.question_list_contract import QuestionListContract
 from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
@@ -60,6 +61,8 @@ def needs(spec: VenueSpec[Any], opened: OpenedVenue) -> Iterator[Need]:
         yield ArchiveContract, ""
     if spec.prices is not None:
         yield PriceFeedContract, ""
+    if spec.planner is not None:
+        yield OrderPlannerContract, ""
     for part, factory in ((WRITER, spec.writer), (PAPER, spec.paper)):
         if factory is None:
             continue
@@ -132,7 +135,7 @@ def kit_class(kit: type, spec: VenueSpec[Any], part: str) -> type:
     return type("TestIt", (kit,), {"spec": spec, "part": part})
 
 
-@pytest.mark.parametrize(("changes", "kits"), [({}, 6), ({"planner": None}, 8)], ids=["trading", "standing"])
+@pytest.mark.parametrize(("changes", "kits"), [({}, 7), ({"planner": None}, 8)], ids=["trading", "standing"])
 def test_a_venue_that_lacks_a_kit_is_named(changes: Mapping[str, Any], kits: int) -> None:
     spec = invented(**changes)
     known = OpenedVenue(finds=True, seals=frozenset({WRITER, PAPER}))
