@@ -77,6 +77,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "lab": CommandEntry(
         "bot.cli.lab", "Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."
     ),
+    "data": CommandEntry("bot.cli.data", "Keep the series of data sources in files, so that backtests are repeatable."),
     "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
     "pairs": CommandEntry(
         "bot.cli.pairs", "List questions of different venues that may ask the same, and confirm or refuse them."
@@ -130,7 +131,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
     "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
     "trust": CommandEntry(
-        "bot.cli.trust", "Allow the plugin files of ./config.toml to run as you; recorded once per folder."
+        "bot.cli.trust", "Allow the plugin files and programs of ./config.toml to run as you; recorded once per folder."
     ),
     "prompts": CommandEntry("bot.cli.prompts", "List, show or copy the prompt files of forecasters."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),

@@ -94,7 +94,7 @@ async def serve_web(opened: FoxcastApp, forecaster: str | None) -> AsyncIterator
     host, port = section.address
     try:
         web_app = create_web_app(state, token=token, hosts=section.hosts, api=api)
-        async with serve_app(web_app, host, port) as listening:
+        async with serve_app(web_app, host, port, before_end=web_app.state.close_streams) as listening:
             log.info("dashboard, health, metrics and API", address=f"http://{host}:{listening}/", forecaster=forecaster)
             yield listening
     finally:

@@ -63,7 +63,8 @@ async def serve_dashboard(config: Config, section: WebSection, clock: Clock, *, 
         state = WatchedState(
             config=config, folder=records.folder, ledger=records.ledger, clock=clock, clock_skew=lambda: None
         )
-        async with serve_app(create_web_app(state, token=token, hosts=section.hosts), host, port) as listening:
+        served = create_web_app(state, token=token, hosts=section.hosts)
+        async with serve_app(served, host, port, before_end=served.state.close_streams) as listening:
             name = f"[{host}]" if ":" in host else host
             address = f"http://{name}:{listening}/"
             typer.echo(replace_invisible(f"the dashboard is at {address} (Ctrl-C ends it)"))

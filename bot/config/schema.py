@@ -243,8 +243,16 @@ class ResearchSection(ConfigSection):
     blocked_hosts: tuple[HostName, ...] = ()
     """Hosts that are never read; hosts of venues are blocked too, except pages that the criteria of a question name."""
 
+    series: Path | None = None
+    """A folder with series that `foxcast data snapshot` kept; backtests of its rounds read them from there. Unset:
+    none."""
+
     sources: dict[str, SourcePolicyTable] = Field(default_factory=dict)
     """One table for each source of questions with its own policy; unset keys: as the data plugin says."""
+
+    def located(self, folder: Path) -> "ResearchSection":
+        """Return the section with a relative path resolved in the folder of the file."""
+        return self if self.series is None else self.model_copy(update={"series": folder / self.series.expanduser()})
 
 
 class ForecasterTable(PluginTable):
@@ -518,6 +526,7 @@ class Config(ConfigSection):
                 "state": sources.folder / self.state.expanduser(),
                 "plugin_files": tuple(sources.folder / file.expanduser() for file in self.plugin_files),
                 "web": self.web.located(sources.folder),
+                "research": self.research.located(sources.folder),
                 "serve": self.serve.located(sources.folder),
             }
         )

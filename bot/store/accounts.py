@@ -118,7 +118,7 @@ def read_readings_since(
 
 def _add_reading(database: Database, key: dict[str, Any], account: Account) -> bool:
     row = database.execute(_NEWEST_READING, key).fetchone()
-    newest = None if row is None else _StoredReading(*row[:5], sums=dict(zip(_SUM_COLUMNS, row[5:], strict=True)))
+    newest = None if row is None else _stored_reading(*row)
     body, sums = _ACCOUNT_SERIALIZER.encode(replace(account, gains=())), _reading_sums(database, key, account)
     if not key["paper"]:
         _store_venue_gains(database, key, account)
@@ -145,6 +145,12 @@ class _StoredReading:
     transfers: float
     unconfirmed: float
     sums: Mapping[str, float]
+
+
+def _stored_reading(
+    number: int, at: str, body: str, transfers: float, unconfirmed: float, *sums: float
+) -> _StoredReading:
+    return _StoredReading(number, at, body, transfers, unconfirmed, dict(zip(_SUM_COLUMNS, sums, strict=True)))
 
 
 def _transfers(

@@ -20,6 +20,7 @@ from bot.store.heartbeat import DaemonCondition
 from bot.web.access import AccessGate, SessionStore
 from bot.web.api import JsonApi
 from bot.web.dashboard import dashboard_routes
+from bot.web.live_updates import UpdateStreams
 from bot.web.watched_state import WatchedState
 
 log = structlog.get_logger(__name__)
@@ -33,11 +34,15 @@ def create_web_app(
     """Return the application; ``token`` is what every request must carry, None for any program of this machine.
 
     ``hosts`` are further names of the server. The ``api`` checks the tokens of its callers itself.
+    ``state.close_streams`` of the application is to be called before the server ends: pages that follow the daemon
+    would keep it waiting.
     """
-    sessions = SessionStore(state.clock)
+    sessions, streams = SessionStore(state.clock), UpdateStreams(state.folder, state.config.state, state.clock)
     gate = Middleware(AccessGate, token=token, sessions=sessions, hosts=frozenset(hosts))
-    routes = [*health_routes(state), *dashboard_routes(state, sessions, token=token)]
-    return Starlette(routes=[*(api.routes() if api else ()), *routes], middleware=[gate])
+    pages = dashboard_routes(state, sessions, streams, token=token)
+    app = Starlette(routes=[*(api.routes() if api else ()), *health_routes(state), *pages], middleware=[gate])
+    app.state.close_streams = streams.close
+    return app
 
 
 def health_routes(state: WatchedState) -> Sequence[Route]:

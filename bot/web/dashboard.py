@@ -61,7 +61,9 @@ _FORMS: Mapping[str, PageHandler] = {
 }
 
 
-def dashboard_routes(state: WatchedState, sessions: SessionStore, *, token: str | None) -> Sequence[Route]:
+def dashboard_routes(
+    state: WatchedState, sessions: SessionStore, streams: UpdateStreams, *, token: str | None
+) -> Sequence[Route]:
     """Return the routes of all pages; ``token`` is that of the server."""
     files = {path.name: path.read_bytes() for path in sorted(ASSET_FOLDER.iterdir()) if path.suffix in ASSET_TYPES}
     context = DashboardContext(
@@ -73,7 +75,6 @@ def dashboard_routes(state: WatchedState, sessions: SessionStore, *, token: str 
     )
     pages = [Route(path, partial(_show_page, context, handler)) for path, handler in _HANDLERS.items()]
     forms = [Route(path, partial(_show_page, context, one), methods=["POST"]) for path, one in _FORMS.items()]
-    streams = UpdateStreams(state.folder, state.config.state, state.clock)
     return [*pages, *forms, Route(EVENTS_PATH, streams.respond), Route("/assets/{name}", partial(_send_asset, files))]
 
 
