@@ -23,7 +23,7 @@ from bot.core.interfaces import HttpClient
 from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
 from bot.core.predictions import BinaryPrediction, ChoicePrediction
-from bot.core.questions import Question
+from bot.core.questions import Question, ReservedFact
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
@@ -124,7 +124,7 @@ class QuestionListContract:
 
     async def test_events_are_named_so_that_their_cap_binds(self, context: PluginContext) -> None:
         for question in await self._list_questions(context):
-            wanted, found = self.events.get(question.ref.key, ""), question.facts.get("event", "")
+            wanted, found = self.events.get(question.ref.key, ""), question.facts.get(ReservedFact.EVENT, "")
             assert found == wanted or not wanted, (
                 f'{question.ref}: facts["event"] is {found!r}, expected {wanted!r}. Without it the cap of an event '
                 "never binds, and orders on questions that win or lose together are not added up"
