@@ -319,6 +319,7 @@ async def _let_others_run(seconds: float) -> None:
 async def _measure_pause(work: Callable[[], Awaitable[object]]) -> float:
     """Return the longest time in seconds for which nothing else could run."""
     loop, moments = asyncio.get_running_loop(), list[float]()
+    pending: asyncio.Handle = loop.call_soon(moments.clear)
 
     def tick() -> None:
         nonlocal pending

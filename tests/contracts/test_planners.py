@@ -31,6 +31,7 @@ from plugins.polymarket.planner import PolymarketPlanner
 from plugins.polymarket.settings import PolymarketSettings
 from tests.contracts.test_all_venues import built_in
 from tests.plugins.manifold import test_planner as manifold
+from tests.plugins.manifold.api_replies import NOW as MANIFOLD_NOW
 from tests.plugins.manifold.api_replies import FakeMarketReader, binary
 from tests.plugins.polymarket import trading_inputs as polymarket
 from tests.plugins.polymarket.records import condition
@@ -62,7 +63,7 @@ class TestManifoldPlanner(OrderPlannerContract):
             predictions={"outcome": BinaryPrediction(belief)},
             account=manifold.account(),
             sizing=SIZING,
-            now=manifold.NOW,
+            now=MANIFOLD_NOW,
         )
 
 
