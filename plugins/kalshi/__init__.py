@@ -1,0 +1,29 @@
+"""The Kalshi venue: reads its markets without a key.
+
+The key of a question is the ticker of its market, or ``event:TICKER`` for an event with at most one winner, which has
+an option for none of its markets. A market that is settled between yes and no is void.
+
+Facts of a question (all texts): ``market`` (its key), ``event`` and ``series`` (tickers), ``category`` (that of the
+series), and ``tickers``: as JSON, the ticker of the market by option ("" where there are none).
+"""
+
+from bot.api import VenueSpec, hookimpl
+from plugins.kalshi.api_client import rate_limits
+from plugins.kalshi.questions import VENUE
+from plugins.kalshi.reader import open_reader
+from plugins.kalshi.settings import KalshiSettings
+
+
+@hookimpl
+def foxcast_venues() -> list[VenueSpec[KalshiSettings]]:
+    """Offer the one venue of this plugin."""
+    return [
+        VenueSpec(
+            name=VENUE,
+            summary="A regulated exchange of contracts in dollars on politics, economy, weather and much else",
+            settings=KalshiSettings,
+            hosts=("kalshi.com", "kalshi.co"),
+            reader=open_reader,
+            rates=rate_limits,
+        )
+    ]
