@@ -33,6 +33,7 @@ VENUE = "kalshi"
 EVENT_PREFIX = "event:"
 NONE_OPTION = "Other (none of these)"
 SCALAR_REASON = "settled between yes and no"
+WITHOUT_RESULT = "finalized without a result"
 # The allowed sum of the prices of all options; outside it, something is missing.
 _MIN_PRICE_SUM, _MAX_PRICE_SUM = 0.80, 1.25
 
@@ -176,7 +177,7 @@ def market_outcome(market: KalshiMarket) -> Outcome | None:
             return BinaryOutcome(0.0)
         case "scalar" if market.value is not None:
             return VoidOutcome(f"{SCALAR_REASON}, at {market.value}", _shares({"": market.value}))
-    return VoidOutcome("finalized without a result")
+    return VoidOutcome(WITHOUT_RESULT)
 
 
 def event_outcome(event: KalshiEvent) -> Outcome | None:
@@ -193,7 +194,7 @@ def event_outcome(event: KalshiEvent) -> Outcome | None:
     if len(final) < len(event.markets):
         return None
     if any(market.result == "" for market in final.values()):
-        return VoidOutcome("finalized without a result")
+        return VoidOutcome(WITHOUT_RESULT)
     paid = {
         options[ticker]: Decimal(1) if market.result == "yes" else market.value or Decimal(0)
         for ticker, market in final.items()

@@ -1,21 +1,41 @@
-"""The contract kits on the Kalshi reader, on records in the documented forms."""
+"""The contract kits on the Kalshi reader, planner and paper book, on records in the documented forms."""
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
 
 import pytest
 
-from bot.api import PluginContext, PluginSettings, VenueSpec
+from bot.api import (
+    ClosingPlanner,
+    ClosingProposal,
+    ContractSide,
+    PluginContext,
+    PluginSettings,
+    Position,
+    SubmissionBatch,
+    TradingSubmitter,
+    VenueSpec,
+)
 from bot.core.interfaces import QuestionReader
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
-from bot.testing.venue_contracts import QuestionReaderContract, VenueContract
+from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.venue_contracts import ClosingPlannerContract, QuestionReaderContract, VenueContract
 from plugins.kalshi import foxcast_venues
 from plugins.kalshi.api_client import QueryParameters, build_url
+from plugins.kalshi.planner import KalshiPlanner
 from plugins.kalshi.reader import KalshiReader
 from plugins.kalshi.settings import KalshiSettings
-from tests.plugins.kalshi.records import event, market, quoted, series, settled
+from tests.contracts.lossy_clients import LossyTradingSubmitter
+from tests.plugins.kalshi.conftest import KalshiFixture, open_kalshi
+from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled
+from tests.plugins.kalshi.test_trading import a_purchase
+from tests.plugins.kalshi.trading import account, intent_of, paper_place
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 SETTINGS = KalshiSettings()
@@ -73,3 +93,83 @@ class TestFinding(QuestionReaderContract):
     @pytest.fixture
     def unfit(self) -> str | None:
         return "KXDEMO-26DEC29-A"
+
+
+HELD = "KXDEMO-26DEC31-A"
+
+
+class TestClosing(ClosingPlannerContract):
+    @pytest.fixture
+    async def kalshi(self, tmp_path: Path) -> AsyncIterator[KalshiFixture]:
+        async with open_kalshi(tmp_path) as kalshi:
+            kalshi.venue.add(PLAIN)
+            kalshi.venue.books[HELD] = WALK_BOOK
+            yield kalshi
+
+    @pytest.fixture
+    async def planner(self, kalshi: KalshiFixture) -> ClosingPlanner:
+        return KalshiPlanner(kalshi.settings, kalshi.client)
+
+    @pytest.fixture
+    async def proposal(self, kalshi: KalshiFixture) -> ClosingProposal:
+        position = Position(contract=HELD, leg=ContractSide.NO, shares=20.0, paid=9.0)
+        return ClosingProposal(
+            question=(await kalshi.questions())[HELD],
+            position=position,
+            account=account(kalshi, positions=(position,)),
+            now=kalshi.clock.now(),
+        )
+
+
+class TestPaperBook(TradingSubmitterContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "paper"
+    orders_rest: ClassVar[bool] = False
+
+    @pytest.fixture
+    async def setup(self, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
+        async with open_kalshi(tmp_path) as kalshi, AsyncExitStack() as stack:
+            kalshi.venue.add(PLAIN)
+            kalshi.venue.books = {HELD: WALK_BOOK, "KXDEMO-26DEC31-B": WALK_BOOK}
+            place = paper_place(kalshi, cash=1000.0)
+
+            async def reopen() -> TradingSubmitter:
+                kalshi.clock.advance_without_waking(1.0)
+                assert SPEC.paper is not None
+                return cast("TradingSubmitter", await stack.enter_async_context(SPEC.paper(kalshi.settings, place)))
+
+            later: Callable[[float], Awaitable[None]] = kalshi.clock.advance
+            book = LossyTradingSubmitter(await reopen())
+            yield SubmitterSetup(
+                sealer=book,
+                batch=await paper_batch(kalshi, "bought", 12.0),
+                refused_batch=await paper_batch(kalshi, "refused", 5000.0),
+                count_effects=lambda: count_orders(place.folder),
+                reopen=reopen,
+                advance_time=later,
+                now=kalshi.clock.now,
+                lose_request=lambda: book.losses.append("request"),
+                lose_reply=lambda: book.losses.append("reply"),
+            )
+            assert {one.method for one in kalshi.venue.requests} == {"GET"}
+
+    async def test_no_order_is_open_after_it_was_sent(self, setup: SubmitterSetup) -> None:
+        sealed = tuple(await setup.sealer.seal_requests(setup.batch))
+        await setup.sealer.submit(replace(setup.batch, sealed=sealed))
+        assert isinstance(setup.sealer, TradingSubmitter)
+        assert (await setup.sealer.account()).orders == ()
+        assert list(await setup.sealer.cancel(None)) == []
+
+
+async def paper_batch(kalshi: KalshiFixture, key: str, shares: float) -> SubmissionBatch:
+    """One purchase of each market."""
+    questions = await kalshi.questions()
+    orders = [(ref, replace(a_purchase(shares, 0.57), contract=ref)) for ref in questions]
+    intents = tuple(intent_of(f"{key} {name}", order, questions[name].ref) for name, order in orders)
+    return SubmissionBatch(key=key, intents=intents, questions=tuple(questions.values()))
+
+
+def count_orders(folder: Path) -> int:
+    """Return how many orders moved cash, by the book's own file."""
+    with closing(sqlite3.connect(folder / "book.sqlite")) as book:
+        return int(book.execute("select count(*) from ticket where state not in ('refused', 'lost')").fetchone()[0])

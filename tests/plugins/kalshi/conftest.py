@@ -1,6 +1,7 @@
 """The strict double of the venue on one real socket, and the plugin in front of it."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,13 @@ class KalshiFixture:
 
 @pytest.fixture
 async def kalshi(tmp_path: Path) -> AsyncIterator[KalshiFixture]:
+    async with open_kalshi(tmp_path) as fixture:
+        yield fixture
+
+
+@asynccontextmanager
+async def open_kalshi(tmp_path: Path) -> AsyncIterator[KalshiFixture]:
+    """Open the venue with one series and no event."""
     venue, clock = FakeKalshiExchange(series={"KXDEMO": series()}), FakeClock()
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
     async with (
