@@ -10,9 +10,10 @@ from urllib.parse import quote, urlencode
 
 import structlog
 
-from bot.api import Clock, HttpClient, MalformedDataError, NotFoundError, RateLimit
+from bot.api import AuthenticationError, Clock, HttpClient, MalformedDataError, NotFoundError, RateLimit
 from plugins.kalshi.market_parser import JsonRecord, KalshiSeries, parse_series
 from plugins.kalshi.settings import KalshiSettings
+from plugins.kalshi.signing import KalshiSigner
 
 log = structlog.get_logger(__name__)
 
@@ -28,8 +29,10 @@ QueryParameters = Mapping[str, str | int]
 class KalshiClient:
     """The read requests. All raise as ``HttpClient.get`` does, and MalformedDataError for an invalid response."""
 
-    def __init__(self, settings: KalshiSettings, http: HttpClient, clock: Clock) -> None:
-        self._settings, self._http, self._clock = settings, http, clock
+    def __init__(
+        self, settings: KalshiSettings, http: HttpClient, clock: Clock, signer: KalshiSigner | None = None
+    ) -> None:
+        self._settings, self._http, self._clock, self._signer = settings, http, clock, signer
         self._series: dict[str, tuple[float, KalshiSeries]] = {}
 
     async def open_events(self, parameters: QueryParameters) -> AsyncIterator[JsonRecord]:
@@ -115,9 +118,20 @@ class KalshiClient:
         self._series |= {ticker: (now_s, series) for ticker, series in found.items()}
         return found
 
-    async def _get(self, path: str, parameters: QueryParameters | None = None) -> JsonRecord:
+    async def get_signed(self, path: str, parameters: QueryParameters | None = None) -> JsonRecord:
+        """Return a response about the account; raises AuthenticationError without a signer or if it is refused."""
+        if self._signer is None:
+            message = "this client has no key"
+            raise AuthenticationError(message, sent=False)
+        headers = self._signer.headers("GET", build_url(self._settings, path))
+        return await self._get(path, parameters, headers)
+
+    async def _get(
+        self, path: str, parameters: QueryParameters | None = None, more_headers: Mapping[str, str] | None = None
+    ) -> JsonRecord:
         url = build_url(self._settings, path, parameters)
-        body = await self._http.get(url, max_bytes=MAX_RESPONSE_BYTES, headers=REQUEST_HEADERS)
+        headers = {**REQUEST_HEADERS, **(more_headers or {})}
+        body = await self._http.get(url, max_bytes=MAX_RESPONSE_BYTES, headers=headers)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -135,8 +149,17 @@ def build_url(settings: KalshiSettings, path: str, parameters: QueryParameters |
 
 
 def rate_limits(settings: KalshiSettings) -> Sequence[RateLimit]:
-    """Return the rate limit of reading: far below that of an account, since that without a key is not published."""
-    return (RateLimit(name="kalshi_reads", prefixes=(f"{settings.base_url}/",), count=5, per_s=1.0, max_in_flight=2),)
+    """Return the rate limits: of reading far below those of an account, since those without a key are not published."""
+    prefixes = (f"{settings.base_url}/",)
+    return (
+        RateLimit(
+            name="kalshi_reads", prefixes=prefixes, methods=frozenset({"GET"}), count=5, per_s=1.0, max_in_flight=2
+        ),
+        RateLimit(
+            name="kalshi_orders", prefixes=prefixes, methods=frozenset({"POST"}), count=1, per_s=1.0, max_in_flight=1
+        ),
+        RateLimit(name="kalshi_cancels", prefixes=prefixes, methods=frozenset({"DELETE"}), count=5, per_s=1.0),
+    )
 
 
 def _record(answer: JsonRecord, name: str, path: str) -> JsonRecord:

@@ -103,7 +103,7 @@ class KalshiPaperMarket:
             except (NotFoundError, MalformedDataError, RequestRejectedError):
                 continue
         return {
-            (one.contract, one.leg): _mark_position(books[one.contract], one)
+            (one.contract, one.leg): mark_position(books[one.contract], one)
             for one in positions
             if one.contract in books
         }
@@ -126,7 +126,7 @@ def share_payout(position: Position, outcome: Outcome) -> float | UnpaidOutcome:
     return yes if position.leg is ContractSide.YES else 1.0 - yes
 
 
-def _mark_position(book: KalshiOrderBook, position: Position) -> float | None:
+def mark_position(book: KalshiOrderBook, position: Position) -> float | None:
     """Return the average price if all were sold now; contracts beyond the bids count as 0, None without bids."""
     bids, held = book.bids(position.leg), Decimal(repr(position.shares))
     return float(sum_fills(walk_levels(bids, Decimal(0), held))["value"] / held) if bids and held > 0 else None

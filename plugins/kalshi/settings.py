@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from bot.api import PluginSettings
+from bot.api import LocalPath, PluginSettings
 
 # Encrypted, or on this machine.
 HTTP_ADDRESS = r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$)|$)"
@@ -18,7 +18,7 @@ SeriesTicker = Annotated[str, Field(pattern=r"^[A-Z0-9][A-Z0-9._-]*$", max_lengt
 
 
 class KalshiSettings(PluginSettings):
-    """Which markets to read, how to trade on paper, and the address of the venue; nothing here needs a key."""
+    """Which markets to read and trade, and the address of the venue; only live trading needs a key."""
 
     series: tuple[SeriesTicker, ...] = ()
     """Only markets of these series, by ticker such as `KXFED`; empty: those of `categories`."""
@@ -53,6 +53,16 @@ class KalshiSettings(PluginSettings):
 
     environment: Literal["production", "demo"] = "production"
     """The real exchange, or its `demo` with invented money and prices."""
+
+    key_id: str = Field(default="", max_length=100, pattern=r"^[A-Za-z0-9-]*$")
+    """The id of the API key of the account, valid in that environment; empty: paper only."""
+
+    key_file: LocalPath | None = None
+    """The file of that key, RSA in PEM as the venue gives it, readable by you alone; unset: paper only."""
+
+    attested: bool = False
+    """You declare that you may trade here under the venue's terms, where you live and where this runs; nothing is
+    traded without it."""
 
     api_url: str = Field(default="", pattern=HTTP_ADDRESS)
     """Address of the API, up to and with `/trade-api/v2`; empty: that of `environment`."""

@@ -31,11 +31,14 @@ from plugins.kalshi.api_client import QueryParameters, build_url
 from plugins.kalshi.planner import KalshiPlanner
 from plugins.kalshi.reader import KalshiReader
 from plugins.kalshi.settings import KalshiSettings
+from plugins.kalshi.writer import KalshiWriter
 from tests.contracts.lossy_clients import LossyTradingSubmitter
 from tests.plugins.kalshi.conftest import KalshiFixture, open_kalshi
+from tests.plugins.kalshi.fake_account import key_text
 from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled
 from tests.plugins.kalshi.test_trading import a_purchase
 from tests.plugins.kalshi.trading import account, intent_of, paper_place
+from tests.plugins.kalshi.writer_fixture import open_writer_fixture
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 SETTINGS = KalshiSettings()
@@ -173,3 +176,41 @@ def count_orders(folder: Path) -> int:
     """Return how many orders moved cash, by the book's own file."""
     with closing(sqlite3.connect(folder / "book.sqlite")) as book:
         return int(book.execute("select count(*) from ticket where state not in ('refused', 'lost')").fetchone()[0])
+
+
+class TestWriter(TradingSubmitterContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "writer"
+    orders_rest: ClassVar[bool] = False
+
+    @pytest.fixture
+    async def setup(self, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
+        async with open_writer_fixture(tmp_path) as live:
+            kalshi = live.kalshi
+            odd = replace(a_purchase(12.0, 0.57), terms={**a_purchase(12.0, 0.57).terms, "price": "0.5750"})
+            question = (await kalshi.questions())[HELD]
+            bad = (intent_of("odd", odd, question.ref),)
+
+            async def reopen() -> KalshiWriter:
+                return live.writer()
+
+            async def later(seconds: float) -> None:
+                kalshi.clock.advance_without_waking(seconds)
+
+            def edit() -> None:
+                for ticker in (HELD, "KXDEMO-26DEC31-B"):
+                    kalshi.venue.change_market(ticker, rules_primary="If it loses.")
+
+            yield SubmitterSetup(
+                sealer=live.writer(),
+                batch=await paper_batch(kalshi, "bought", 12.0),
+                refused_batch=SubmissionBatch(key="odd", intents=bad, questions=(question,)),
+                count_effects=lambda: len(live.account.orders),
+                reopen=reopen,
+                advance_time=later,
+                now=kalshi.clock.now,
+                lose_request=lambda: live.losses.append("request"),
+                lose_reply=lambda: live.losses.append("reply"),
+                edit_questions=edit,
+                secrets=tuple(line for line in key_text().decode().splitlines() if "-" not in line),
+            )

@@ -6,10 +6,11 @@ Source: docs/facts/kalshi.md.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from bot.testing.loopback_server import ReceivedRequest, ScriptedResponse
+from bot.testing.loopback_server import JSON_TYPE, ReceivedRequest, ScriptedResponse
 
 PREFIX = "/trade-api/v2"
 EVENT_PARAMETERS = {
@@ -138,7 +139,8 @@ class FakeKalshiExchange:
 
 
 def reply(body: Any, status: int = 200) -> ScriptedResponse:
-    return ScriptedResponse(status=status, body=json.dumps(body).encode())
+    headers = {**JSON_TYPE, "Date": formatdate(usegmt=True)}
+    return ScriptedResponse(status=status, headers=headers, body=json.dumps(body).encode())
 
 
 def refusal(status: int, code: str, **details: str) -> ScriptedResponse:

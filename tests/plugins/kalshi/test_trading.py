@@ -220,5 +220,5 @@ def a_purchase(shares: float, limit: float) -> Order:
         cost=shares * 0.6,
         expected=limit,
         currency="USD",
-        terms={"event": "KXDEMO-26DEC31", "count": str(shares), "price": str(limit), "book_side": "bid"},
+        terms={"event": "KXDEMO-26DEC31", "count": f"{shares:.2f}", "price": f"{limit:.4f}", "book_side": "bid"},
     )
