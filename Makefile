@@ -134,6 +134,7 @@ $(BIN)/python:
 	fi
 
 $(RUNTIME): requirements.lock pyproject.toml | $(BIN)/python
+	@echo 'installing the locked requirements into $(VENV), once; this takes a minute or two ...'
 	$(PIP) install $(LOCKED) -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -262,7 +262,13 @@ from bot.forecasting.aggregation import (
     read_predictions,
 )
 from bot.forecasting.parameter_fitting import parse_fitted_parameters
-from bot.forecasting.prompt_files import check_prompt_folder, fill_prompt, join_prompt_sources, load_template
+from bot.forecasting.prompt_files import (
+    check_prompt_folder,
+    current_prompt_folder,
+    fill_prompt,
+    join_prompt_sources,
+    load_template,
+)
 from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show_to_person
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
@@ -507,6 +513,7 @@ __all__ = [
     "clean_unfenced_text",
     "create_answer_format",
     "create_belief_loop",
+    "current_prompt_folder",
     "curve_from_quantiles",
     "curve_quantiles",
     "derive_seed",

@@ -318,6 +318,19 @@ def _ended_seasons(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
             yield ConditionFinding(subject=one.venue, text=text, since=one.closed_at, remedy=remedy)
 
 
+def _changed_answers(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
+    for one in snapshot.shape_changes:
+        if one.venue in snapshot.config.venues:
+            changes = [
+                f"{len(names)} {what}: {', '.join(names[:_MAX_LISTED])}"
+                for what, names in (("fields vanished", one.vanished), ("fields are new", one.new))
+                if names
+            ]
+            text = f"answers of {one.venue} at {one.address or '/'} have changed ({'; '.join(changes)})"
+            remedy = "look whether questions are still read: foxcast status; and for a newer Foxcast"
+            yield ConditionFinding(subject=f"{one.venue} {one.address}", text=text, since=snapshot.now, remedy=remedy)
+
+
 _INFO, _WARNING, _CRITICAL = AlertLevel.INFO, AlertLevel.WARNING, AlertLevel.CRITICAL
 _MINUTE = timedelta(minutes=1)
 RULES: tuple[ConditionRule, ...] = (
@@ -356,5 +369,8 @@ RULES: tuple[ConditionRule, ...] = (
     ),
     ConditionRule(
         name="season", level=_INFO, find=_ended_seasons, healed="there are open questions at {} again", degrades=False
+    ),
+    ConditionRule(
+        name="drift", level=_INFO, find=_changed_answers, healed="answers of {} are as before", degrades=False
     ),
 )

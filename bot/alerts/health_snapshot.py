@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from pathlib import Path
@@ -16,6 +17,7 @@ from bot.store.backups import BACKUP_FOLDER, list_backups
 from bot.store.health_queries import DayBudget, LedgerFacts, VenueAccount, read_ledger_facts
 from bot.store.heartbeat import DaemonState, read_daemon_state
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger_read_only, state_folder
+from bot.store.response_shapes import ShapeChange, read_shape_changes
 from bot.store.restore import lost_ledger_reason
 
 
@@ -37,6 +39,7 @@ class HealthSnapshot:
     watches_itself: bool = False
     has_ledger: bool = True
     ledger: LedgerFacts = field(default_factory=LedgerFacts)
+    shape_changes: Sequence[ShapeChange] = ()
 
     @property
     def running_since(self) -> datetime | None:
@@ -88,6 +91,7 @@ async def _build_snapshot(
         watches_itself=watches_itself,
         has_ledger=has_ledger,
         ledger=facts,
+        shape_changes=await asyncio.to_thread(read_shape_changes, folder),
     )
 
 

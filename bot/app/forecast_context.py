@@ -16,6 +16,7 @@ from bot.forecasting.peers import PeerToolFactory
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.forecasting.services import ModelGateway
 from bot.forecasting.tool_factory import ToolFactory
+from bot.forecasting.tuned_shrinkage import ShrinkageTuner
 from bot.jobs.question_pairs import PairingContext
 from bot.plugin_system.registry import Registry
 from bot.store.ledger import Ledger
@@ -40,6 +41,7 @@ def build_forecast_context(
         calibrator=_build_calibrator(config, ledger, clock),
         policy=reforecast_policy(config),
         clock=clock,
+        shrinkage=ShrinkageTuner(ledger=ledger, clock=clock),
         random=factory.random,
         resources=tool_factory,
         # A forecaster that failed to renew its forecast once still counts.

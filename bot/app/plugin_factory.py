@@ -25,6 +25,7 @@ from bot.core.errors import AuthenticationError, ConfigError, PluginError, Servi
 from bot.core.forecasts import ForecasterSetup
 from bot.core.interfaces import (
     Clock,
+    DataSource,
     HttpClient,
     ModelProvider,
     NotificationChannel,
@@ -46,10 +47,12 @@ from bot.core.plugin_specs import (
     VenueWriterContext,
 )
 from bot.core.submissions import ExecutionMode
+from bot.core.values import Json
 from bot.execution.gate.credential_guard import CredentialGuard, GuardedHttpClient, GuardedWriteClient
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.forecasting.aggregation import PoolingMethod
 from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.forecasting.series_archive import ArchivedDataSource, SeriesArchive
 from bot.forecasting.tool_factory import ConfiguredDataSource, ConfiguredPageSource, ConfiguredSearchEngine, ToolFactory
 from bot.forecasting.tools.calculator import find_calculator
 from bot.jobs.job import DaemonJob
@@ -61,6 +64,7 @@ from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry, direct_members
 from bot.store.ledger import Ledger
 from bot.store.question_pairs import PairUse
+from bot.store.response_shapes import ResponseShapes
 
 PLUGINS_PACKAGE = "plugins"
 
@@ -100,12 +104,39 @@ class _CommonContext(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedHttpClient:
+    """Implements ``HttpClient`` for one venue: lets ``shapes`` look at what is read."""
+
+    inner: HttpClient
+    shapes: ResponseShapes
+    venue: str
+
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        """See ``HttpClient``."""
+        body = await self.inner.get(url, max_bytes=max_bytes, headers=headers)
+        self.shapes.observe(self.venue, url, body)
+        return body
+
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
+        """See ``HttpClient``."""
+        return await self.inner.post(url, body, max_bytes=max_bytes, headers=headers, deadline_s=deadline_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PluginFactory:
     """Opens things on a stack, which closes them in the opposite order.
 
     ``rates`` are those of the venues; reading over ``http`` keeps them too. ``open_write_client`` makes the clients of
     writers. A venue whose ``credentials`` were refused gets no more requests. ``faults`` collects the parts that could
-    not be opened and were left out.
+    not be opened and were left out. ``shapes`` looks at the answers of venues.
     """
 
     config: Config
@@ -119,6 +150,7 @@ class PluginFactory:
     open_write_client: WriteClientFactory = HttpWriteClient
     credentials: Mapping[str, CredentialGuard] = field(default_factory=dict)
     faults: list[OpeningFault] = field(default_factory=list)
+    shapes: ResponseShapes | None = None
 
     async def open_or_skip(
         self, spec: ConfigurableSpec[Any], opener: Callable[["PluginFactory"], Awaitable[T]]
@@ -293,7 +325,7 @@ class PluginFactory:
             ledger=ledger,
             clock=self.clock,
             search_engines=await self._open_search_engines(),
-            data_sources=await self._open_data_sources(),
+            data_sources=await self.open_data_sources(),
             page_sources=await self._open_page_sources(),
             blocked_hosts=blocked_hosts(self.registry),
             models=gateway,
@@ -326,10 +358,16 @@ class PluginFactory:
             if engine is not None
         ]
 
-    async def _open_data_sources(self) -> Mapping[str, ConfiguredDataSource]:
+    async def open_data_sources(self, *, archived: bool = True) -> Mapping[str, ConfiguredDataSource]:
+        """Open the enabled data sources; if ``archived``, series that config keeps in files are read from there."""
+        folder = self.config.research.series if archived else None
         wanted = [(spec, spec.open) for spec in self.registry.data_sources if spec.open]
         opened = [(spec, await self._open_or_skip_plugin(spec, opener)) for spec, opener in wanted]
-        return {spec.name: ConfiguredDataSource(spec=spec, source=source) for spec, source in opened if source}
+        return {
+            spec.name: ConfiguredDataSource(spec=spec, source=_from_archive(spec.name, source, folder))
+            for spec, source in opened
+            if source
+        }
 
     async def _open_page_sources(self) -> Mapping[str, ConfiguredPageSource]:
         wanted = [(spec, spec.pages) for spec in self.registry.data_sources if spec.pages]
@@ -359,11 +397,17 @@ class PluginFactory:
     def _common_context(self, name: str) -> _CommonContext:
         credentials = self.credentials.get(name)
         http = self.http if credentials is None else GuardedHttpClient(self.http, credentials)
+        if self.shapes is not None and name in self.config.venues:
+            http = ObservedHttpClient(inner=http, shapes=self.shapes, venue=name)
         return _CommonContext(clock=self.clock, http=http, folder=self.folder / name)
 
     @property
     def _rates(self) -> RateLimiter:
         return self.rates or RateLimiter((), clock=self.clock, random=self.random)
+
+
+def _from_archive(name: str, source: DataSource, folder: Path | None) -> DataSource:
+    return source if folder is None else ArchivedDataSource(source, SeriesArchive(folder, name))
 
 
 def blocked_hosts(registry: Registry) -> frozenset[str]:

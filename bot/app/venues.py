@@ -31,6 +31,7 @@ from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry, with_all_members
 from bot.store.ledger import LEDGER_FILE, Ledger
 from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
+from bot.store.response_shapes import SHAPES_FILE, ResponseShapes
 
 log = structlog.get_logger(__name__)
 
@@ -207,6 +208,9 @@ async def open_plugin_factory(
         credentials = {} if ledger is None else _venue_credentials(config, registry, clock, ledger)
         for one in credentials.values():
             await one.load_refusal()
+        shapes = None if ledger is None else ResponseShapes(path=folder / SHAPES_FILE, clock=clock)
+        if shapes is not None:
+            stack.callback(shapes.save)
         yield PluginFactory(
             config=config,
             registry=registry,
@@ -220,6 +224,7 @@ async def open_plugin_factory(
                 HttpWriteClient, halt_check=build_kill_switch(config, folder).halt_reason, proxies=config.http.proxies
             ),
             credentials=credentials,
+            shapes=shapes,
         )
 
 

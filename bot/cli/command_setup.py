@@ -3,6 +3,7 @@
 import logging
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -20,7 +21,7 @@ from bot.config.trust import needs_trust, plugin_files_objection, record_trust
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, describe_error
 from bot.core.plain_text import replace_invisible
-from bot.core.plugin_specs import CommandSpec
+from bot.core.plugin_specs import CommandSpec, ConfigurableSpec
 from bot.core.redaction import redact_foreign_message, redact_known_secrets, redact_message
 from bot.core.submissions import ExecutionMode
 from bot.plugin_system.registry import Registry, find_offering_plugin, find_plugins, load_registry
@@ -59,20 +60,38 @@ def load_config_and_plugins(
     """
     config = load_command_config(ctx, min_level=min_level, built_in=built_in)
     if runs_files:
-        require_trusted_files(config)
-    return config, load_registry(config)
+        require_trusted_code(config)
+    registry = load_registry(config)
+    if runs_files:
+        require_trusted_code(config, configured_programs(config, registry))
+    return config, registry
 
 
-def require_trusted_files(config: Config) -> None:
-    """Ask a person whether plugin files may run that nobody trusted yet, and record a yes; raises ConfigError."""
+def require_trusted_code(config: Config, programs: Sequence[str] = ()) -> None:
+    """Ask a person whether plugin files and programs may run that nobody trusted yet, and record a yes.
+
+    Raises ConfigError.
+    """
     files, sources = config.plugin_files, config.sources
-    if needs_trust(files, sources) and sys.stdin.isatty():
-        names = ", ".join(map(str, files))
-        question = f"{sources.document.path} names plugin files ({names}): code that would run as you. Trust them?"
+    if needs_trust(files, sources, programs) and sys.stdin.isatty():
+        names = ", ".join([*map(str, files), *programs])
+        question = f"{sources.document.path} names code that would run as you: {names}. Trust them?"
         if typer.confirm(replace_invisible(question), err=True):
-            record_trust(files, sources.folder, at=SystemClock().now())
-    if objection := plugin_files_objection(files, sources):
+            record_trust(files, sources.folder, at=SystemClock().now(), programs=programs)
+    if objection := plugin_files_objection(files, sources, programs):
         raise ConfigError(objection)
+
+
+def configured_programs(config: Config, registry: Registry) -> list[str]:
+    """Return the programs that the settings of venues and notifiers in the file name: code that is run."""
+    specs: list[ConfigurableSpec[Any]] = [
+        *(spec for spec in registry.venues if spec.name in config.venues),
+        *(registry.notifiers[name] for name in config.notifiers if name in registry.notifiers),
+    ]
+    named = [
+        config.plugin_table(spec.table, spec.name).settings.get(key) for spec in specs for key in spec.settings.programs
+    ]
+    return [one if isinstance(one, str) else " ".join(map(str, one)) for one in named if one]
 
 
 def load_plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:

@@ -35,7 +35,7 @@ from bot.store.evidence import evidence_path
 from bot.store.evidence_checks import check_evidence
 from bot.store.evidence_copies import copy_back_evidence, count_copied_forecasts, find_evidence_copies
 from bot.store.integrity_checks import INVARIANTS, IntegrityProblem, IntegrityReport, run_full_check
-from bot.store.ledger import LEDGER_FILE, require_ledger, state_folder
+from bot.store.ledger import LEDGER_FILE, require_current_ledger, require_ledger, state_folder
 from bot.store.ledger_export import export_ledger
 from bot.store.restore import restore_backup
 from bot.store.schema import MIGRATIONS
@@ -53,6 +53,7 @@ def db() -> None:
 def check(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     """Check the integrity of the ledger, its evidence and the paper books; exit code 1 on a fault."""
     path = _existing_ledger_path(load_command_config(ctx))
+    require_current_ledger(path)
     report, evidence = run_full_check(path, INVARIANTS), check_evidence(path)
     books = [_check_book(book) for book in find_books(path).values()]
     if as_json:

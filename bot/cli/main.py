@@ -45,6 +45,10 @@ COMMANDS: dict[str, CommandEntry] = {
     "init": CommandEntry(
         "bot.cli.init", "Write a first configuration with key files, test both, and say the next commands."
     ),
+    "serve": CommandEntry(
+        "bot.cli.serve",
+        "Answer questions of callers over HTTP, and serve results as JSON; nothing is submitted anywhere.",
+    ),
     "status": CommandEntry(
         "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
     ),
@@ -73,13 +77,16 @@ COMMANDS: dict[str, CommandEntry] = {
     "lab": CommandEntry(
         "bot.cli.lab", "Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."
     ),
+    "data": CommandEntry("bot.cli.data", "Keep the series of data sources in files, so that backtests are repeatable."),
     "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
     "pairs": CommandEntry(
         "bot.cli.pairs", "List questions of different venues that may ask the same, and confirm or refuse them."
     ),
     "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
     "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
-    "locks": CommandEntry("bot.cli.lock", "List active locks and their reasons.", "locks_app"),
+    "locks": CommandEntry(
+        "bot.cli.lock", "List active locks and their reasons, and requests that wait for the daemon.", "locks_app"
+    ),
     "portfolio": CommandEntry(
         "bot.cli.portfolio", "Show positions and profit of each account, paper and live, by market and forecaster."
     ),
@@ -124,9 +131,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
     "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
     "trust": CommandEntry(
-        "bot.cli.trust", "Allow the plugin files of ./config.toml to run as you; recorded once per folder."
+        "bot.cli.trust", "Allow the plugin files and programs of ./config.toml to run as you; recorded once per folder."
     ),
-    "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
+    "prompts": CommandEntry("bot.cli.prompts", "List, show or copy the prompt files of forecasters."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),
     "service": CommandEntry("bot.cli.service", "Run the daemon as a service of systemd."),

@@ -18,7 +18,7 @@ from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
-from bot.core.errors import AuthenticationError, ConfigError, FoxcastError
+from bot.core.errors import AuthenticationError, ConfigError, FoxcastError, RequestRejectedError
 from bot.core.interfaces import ModelProvider
 from bot.core.submissions import LIVE_MODES, ExecutionMode
 from bot.evaluation.value_text import truncate_text
@@ -96,17 +96,27 @@ async def _check_service(check: str, ask: Callable[[], Awaitable[str]]) -> Check
 
 
 async def _ask_venue(plugins: PluginFactory, name: str) -> str:
-    """Read one question, and in a live mode the account; text that begins with "but" is a warning."""
-    spec, config = plugins.registry.venues[name], plugins.config
-    notes: list[str] = []
-    if config.mode_of(name) in LIVE_MODES and spec.check is not None:
-        notes = [*await spec.check(load_plugin_settings(spec, config), plugins.plugin_context(name))]
+    """Read one question and the account; text that begins with "but" is a warning."""
+    notes = await _check_account(plugins, name)
     reader = await plugins.open_venue(name)
     async with aclosing(cast("Any", reader.questions())) as questions:
         first = await anext(questions, None)
     if first is None:
         return "; ".join(["but it answers without any question for these settings", *notes])
     return "; ".join([f"answers, for example: {truncate_text(first.title, _TITLE_CHARS)}", *notes])
+
+
+async def _check_account(plugins: PluginFactory, name: str) -> list[str]:
+    """Return what the venue says about the account; on paper one that cannot be read is no fault."""
+    spec, config = plugins.registry.venues[name], plugins.config
+    if spec.check is None:
+        return []
+    try:
+        return [*await spec.check(load_plugin_settings(spec, config), plugins.plugin_context(name))]
+    except (AuthenticationError, RequestRejectedError):
+        if config.mode_of(name) in LIVE_MODES:
+            raise
+        return []
 
 
 async def _ask_search(plugins: PluginFactory, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bot.cli.command_setup import load_config_and_plugins
-from bot.cli.output.console import print_heading, stdout_console
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.errors import ConfigError, NotFoundError
@@ -21,6 +21,12 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 # The setting of forecasters that read prompts from a folder of the user.
 FOLDER_SETTING = "prompts"
+COLUMNS = (
+    TableColumn("forecaster"),
+    TableColumn("files", ColumnKind.NUMBER),
+    TableColumn("changed", ColumnKind.TEXT),
+    TableColumn("folder", ColumnKind.TEXT),
+)
 FORECASTER_HELP = "A forecaster of an enabled plugin."
 
 ForecasterArgument = Annotated[str, typer.Argument(metavar="FORECASTER", help=FORECASTER_HELP, show_default=False)]
@@ -28,7 +34,23 @@ ForecasterArgument = Annotated[str, typer.Argument(metavar="FORECASTER", help=FO
 
 @app.callback()
 def prompts() -> None:
-    """Show the prompt files of a forecaster, or copy them."""
+    """List, show or copy the prompt files of forecasters."""
+
+
+@app.command("list")
+def list_forecasters(ctx: typer.Context) -> None:
+    """List the forecasters with prompt files, and which of their files you changed."""
+    config, registry = load_config_and_plugins(ctx)
+    rows = []
+    for spec in registry.forecasters:
+        try:
+            packages = _prompt_packages(registry, spec.name)
+        except NotFoundError:
+            continue
+        folder = _own_folder(spec, config)
+        changed = [name for name, package in packages.items() if _is_changed(package, name, folder)]
+        rows.append((spec.name, str(len(packages)), ", ".join(changed) or "-", "" if folder is None else str(folder)))
+    stdout_console().print(make_table(COLUMNS, rows) if rows else "no enabled forecaster has prompt files")
 
 
 @app.command()
@@ -90,6 +112,11 @@ def _prompt_packages(registry: Registry, forecaster: str) -> dict[str, str]:
 def _own_folder(spec: ForecasterSpec[PluginSettings], config: Config) -> Path | None:
     folder = getattr(load_plugin_settings(spec, config), FOLDER_SETTING, None)
     return folder if isinstance(folder, Path) else None
+
+
+def _is_changed(package: str, name: str, folder: Path | None) -> bool:
+    stem = name.removesuffix(SUFFIX)
+    return load_template(package, stem, folder).template != load_template(package, stem).template
 
 
 def _describe_source(name: str, folder: Path | None) -> str:

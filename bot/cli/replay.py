@@ -26,6 +26,7 @@ from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayedTri
 from bot.evaluation.value_text import describe_prediction_short, format_predictions_short, order_options
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ToolFactory
+from bot.forecasting.tuned_shrinkage import recorded_rules
 from bot.plugin_system.registry import Registry, build_registry, find_plugins, load_registry
 from bot.store.forecasts import ForecastTrace
 from bot.store.ledger import ReadOnlyState, open_read_only
@@ -190,7 +191,9 @@ async def _run_replay(config: Config, name: str, forecaster: str | None) -> tupl
         opener = _ForecasterOpener(config, records, random, stack)
         configured = await opener.open_forecaster(forecast.forecaster, trace.setup)
         fitted = None if forecast.fitted is None else await records.ledger.learning.get(forecast.fitted)
-        return trace, await replay_forecast(trace, configured, _offline_tools(config, records), random, fitted)
+        rules = await recorded_rules(records.ledger, forecast.forecaster, forecast.cutoff)
+        tools = _offline_tools(config, records)
+        return trace, await replay_forecast(trace, configured, tools, random, fitted, rules=rules)
 
 
 @dataclass(frozen=True, slots=True)

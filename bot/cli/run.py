@@ -30,8 +30,8 @@ from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_he
 from bot.cli.output.score_report import print_kinds
 from bot.cli.output.trial_text import failures_exit_code, failures_summary
 from bot.cli.score import print_total_scores
+from bot.cli.serve import serve_web
 from bot.config.schema import Config
-from bot.config.secrets import read_api_token
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, FoxcastError, StoreError
 from bot.core.forecasts import Forecast
@@ -429,35 +429,10 @@ async def _run_daemon_once(app_opener: AppOpener, limits: DaemonLimits) -> tuple
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
             jobs = [*opened.jobs(), *opened.price_watches()]
             await record.record_start(opened.clock.now())
-            async with _serve_web(opened):
+            async with serve_web(opened, opened.config.serve.forecaster):
                 end = await run_daemon(jobs, clock=opened.clock, limits=limits, record=record, stop=opened.stopping)
             await record.record_end(end, opened.clock.now())
             return end, opened.reopening.is_set() and not interrupted
-
-
-@asynccontextmanager
-async def _serve_web(opened: FoxcastApp) -> AsyncIterator[None]:
-    """Answer others at the configured address while the block runs; at none without one."""
-    section = opened.config.web
-    if section.address is None:
-        yield
-        return
-    from bot.daemon.web_server import serve_app
-    from bot.web.app import create_web_app
-    from bot.web.watched_state import WatchedState
-
-    state = WatchedState(
-        config=opened.config,
-        folder=opened.folder,
-        ledger=opened.ledger,
-        clock=opened.clock,
-        clock_skew=opened.execution.live_readiness.clock_skew,
-    )
-    token = None if section.token_file is None else read_api_token(section.token_file)
-    host, port = section.address
-    async with serve_app(create_web_app(state, token=token, hosts=section.hosts), host, port) as listening:
-        log.info("dashboard, health and metrics", address=f"http://{host}:{listening}/")
-        yield
 
 
 async def _execute_pass(

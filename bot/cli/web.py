@@ -5,6 +5,7 @@ import webbrowser
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from bot.cli.command_setup import load_command_config
 from bot.config.schema import Config
@@ -27,7 +28,7 @@ def web(
     *,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help=f"Address; default: [web] listen, else {DEFAULT_LISTEN}."),
+        typer.Option(metavar="HOST:PORT", help=f"Address; default: web.listen, else {DEFAULT_LISTEN}."),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
@@ -42,9 +43,9 @@ def _web_section(config: Config, listen: str | None) -> WebSection:
     address = listen or config.web.listen or DEFAULT_LISTEN
     try:
         return WebSection.model_validate({**config.web.model_dump(), "listen": address})
-    except ValueError as error:
-        (fault, *_) = error.errors() if hasattr(error, "errors") else [{"msg": str(error)}]
-        message = f"--listen {address}: {fault['msg']}"
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        message = f"--listen {address}: {reason}"
         raise ConfigError(message) from error
 
 
@@ -62,7 +63,8 @@ async def serve_dashboard(config: Config, section: WebSection, clock: Clock, *, 
         state = WatchedState(
             config=config, folder=records.folder, ledger=records.ledger, clock=clock, clock_skew=lambda: None
         )
-        async with serve_app(create_web_app(state, token=token, hosts=section.hosts), host, port) as listening:
+        served = create_web_app(state, token=token, hosts=section.hosts)
+        async with serve_app(served, host, port, before_end=served.state.close_streams) as listening:
             name = f"[{host}]" if ":" in host else host
             address = f"http://{name}:{listening}/"
             typer.echo(replace_invisible(f"the dashboard is at {address} (Ctrl-C ends it)"))

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from bot.config.alert_schema import AlertsSection, NotifierTable
 from bot.config.base_schema import ConfigName, ConfigSection, HostName, Hours, ModelName, PluginTable, Seconds
+from bot.config.serve_schema import ServeSection
 from bot.config.sources import ConfigSources
 from bot.config.venue_schema import VenueTable
 from bot.config.web_schema import WebSection
@@ -242,8 +243,16 @@ class ResearchSection(ConfigSection):
     blocked_hosts: tuple[HostName, ...] = ()
     """Hosts that are never read; hosts of venues are blocked too, except pages that the criteria of a question name."""
 
+    series: Path | None = None
+    """A folder with series that `foxcast data snapshot` kept; backtests of its rounds read them from there. Unset:
+    none."""
+
     sources: dict[str, SourcePolicyTable] = Field(default_factory=dict)
     """One table for each source of questions with its own policy; unset keys: as the data plugin says."""
+
+    def located(self, folder: Path) -> "ResearchSection":
+        """Return the section with a relative path resolved in the folder of the file."""
+        return self if self.series is None else self.model_copy(update={"series": folder / self.series.expanduser()})
 
 
 class ForecasterTable(PluginTable):
@@ -262,7 +271,8 @@ class ForecasterTable(PluginTable):
     """Independent trials of one forecast; unset: as many as the forecaster recommends."""
 
     aggregate: Literal["logit-mean", "mean", "median", "shrink"] = "logit-mean"
-    """How trials are combined; `shrink` moves their mean towards the market price or the base rate."""
+    """How trials are combined; `shrink` moves their mean towards the market price or the base rate where they disagree,
+    by weights that are tuned on what had resolved before."""
 
     steps: int | None = Field(default=None, ge=1, le=10_000)
     """Steps of one trial; unset: as many as the forecaster needs."""
@@ -463,6 +473,9 @@ class Config(ConfigSection):
     web: WebSection = WebSection()
     """Where the daemon answers others."""
 
+    serve: ServeSection = ServeSection()
+    """Who may ask for forecasts there, and read results as JSON."""
+
     limits: LimitsSection = LimitsSection()
     """The limits of one trial of a forecaster."""
 
@@ -513,6 +526,8 @@ class Config(ConfigSection):
                 "state": sources.folder / self.state.expanduser(),
                 "plugin_files": tuple(sources.folder / file.expanduser() for file in self.plugin_files),
                 "web": self.web.located(sources.folder),
+                "research": self.research.located(sources.folder),
+                "serve": self.serve.located(sources.folder),
             }
         )
         located._sources = sources  # noqa: SLF001 - an attribute of this class

@@ -49,35 +49,40 @@ def require_own_config(path: Path) -> None:
         raise ConfigError(fault)
 
 
-def plugin_files_objection(files: Sequence[Path], sources: ConfigSources) -> str:
-    """Return why the code of plugin files must not be run, "" if it may; a missing file is reported elsewhere."""
+def plugin_files_objection(files: Sequence[Path], sources: ConfigSources, programs: Sequence[str] = ()) -> str:
+    """Return why plugin files and programs must not be run, "" if they may; a missing file is reported elsewhere."""
     for path in files:
         if path.is_file() and (fault := _foreign_file_fault(path)):
             return fault
-    if not needs_trust(files, sources):
+    if not needs_trust(files, sources, programs):
         return ""
-    names = ", ".join(map(str, files))
-    return f"the plugin files of {sources.folder} are not trusted yet ({names}): {TRUST_REMEDY}"
+    names = ", ".join([*map(str, files), *programs])
+    what = "plugin files and programs" if files and programs else "programs" if programs else "plugin files"
+    return f"the {what} of {sources.folder} are not trusted yet ({names}): {TRUST_REMEDY}"
 
 
-def needs_trust(files: Sequence[Path], sources: ConfigSources) -> bool:
-    """Return whether a user must trust these plugin files first.
+def needs_trust(files: Sequence[Path], sources: ConfigSources, programs: Sequence[str] = ()) -> bool:
+    """Return whether a user must trust these plugin files, and programs that settings name, first.
 
     A configuration that the user named (--config, FOXCAST_CONFIG) and files named by a variable were chosen already.
     """
     document = sources.document
-    if not files or document.path is None or document.is_named or document.is_built_in:
-        return False
-    if ("plugin_files",) in sources.variables:
+    if document.path is None or document.is_named or document.is_built_in:
         return False
     trusted = _read_trusted().get(os.path.realpath(sources.folder), {})
-    return not {os.path.realpath(path) for path in files} <= {*map(str, trusted.get("files", ()))}
+    waiting = {*programs} - {*map(str, trusted.get("programs", ()))}
+    if ("plugin_files",) not in sources.variables:
+        waiting |= {os.path.realpath(path) for path in files} - {*map(str, trusted.get("files", ()))}
+    return bool(waiting)
 
 
-def record_trust(files: Sequence[Path], folder: Path, *, at: datetime) -> Path:
-    """Record that the user trusts these plugin files of a folder; return the file of the record. Raises ConfigError."""
-    path = _trust_path()
-    entry = {"at": at.isoformat(), "files": sorted(os.path.realpath(one) for one in files)}
+def record_trust(files: Sequence[Path], folder: Path, *, at: datetime, programs: Sequence[str] = ()) -> Path:
+    """Record that the user trusts these plugin files and programs of a folder; return the file of the record.
+
+    Raises ConfigError.
+    """
+    path, named = _trust_path(), sorted(os.path.realpath(one) for one in files)
+    entry = {"at": at.isoformat(), "files": named, "programs": sorted(programs)}
     text = json.dumps({**_read_trusted(), os.path.realpath(folder): entry}, indent=2, sort_keys=True)
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -122,6 +127,6 @@ def _read_trusted() -> Mapping[str, Mapping[str, Any]]:
     """Return what is recorded, by folder; a missing or unreadable record trusts nothing."""
     try:
         found = json.loads(_trust_path().read_bytes())
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError, RuntimeError):  # also nested too deeply
         return {}
     return {name: entry for name, entry in found.items() if isinstance(entry, dict)} if isinstance(found, dict) else {}

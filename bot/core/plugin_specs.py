@@ -67,10 +67,11 @@ class PluginSettings(BaseModel):
 
     A string below a field describes it: ``foxcast config show --explain KEY`` and docs/settings.md print it.
     ``renamed_keys`` are old names of fields with the new ones: an old name is refused, and ``foxcast config upgrade``
-    rewrites it.
+    rewrites it. ``programs`` are the fields that name a program that is run, which a user must trust first.
     """
 
     renamed_keys: ClassVar[Mapping[str, str]] = {}
+    programs: ClassVar[Sequence[str]] = ()
 
     model_config = ConfigDict(
         frozen=True,

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,12 @@ MAX_CONNECTIONS = 64
 
 
 @asynccontextmanager
-async def serve_app(app: "ASGIApp", host: str, port: int) -> AsyncIterator[int]:
+async def serve_app(
+    app: "ASGIApp", host: str, port: int, *, before_end: Callable[[], None] = lambda: None
+) -> AsyncIterator[int]:
     """Serve the application while the block runs, and yield the port; port 0 takes a free one.
+
+    ``before_end`` is called before the server waits for open answers.
 
     Raises ConfigError where the address cannot be used. A server that fails later is logged and ends nothing else.
     """
@@ -32,6 +36,7 @@ async def serve_app(app: "ASGIApp", host: str, port: int) -> AsyncIterator[int]:
     try:
         yield listener.getsockname()[1]
     finally:
+        before_end()
         server.should_exit = True
         await task
         listener.close()
@@ -81,4 +86,5 @@ async def _serve_logged(server: Any, listener: socket.socket) -> None:  # noqa: 
     try:
         await server.serve(sockets=[listener])
     except Exception:
+        # Whatever a request makes the library raise must not end the daemon, which works without it.
         log.exception("the server of web.listen failed")

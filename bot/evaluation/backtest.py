@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from bot.core.beliefs import Step, ToolResult
+from bot.core.beliefs import PriorSource, Step, ToolResult
 from bot.core.clock import SystemClock
 from bot.core.concurrency import map_concurrently
 from bot.core.errors import ServiceUnavailableError
@@ -23,7 +23,13 @@ from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json
 from bot.evaluation.score_rows import ScoreRows, TargetPredictions, score_round
-from bot.forecasting.aggregation import ELSEWHERE_MEMBER, PEER_FORECASTS, combine_trials, has_enough_trials
+from bot.forecasting.aggregation import (
+    ELSEWHERE_MEMBER,
+    PEER_FORECASTS,
+    PoolingMethod,
+    combine_trials,
+    has_enough_trials,
+)
 from bot.forecasting.failures import explain_too_few_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster, WarmStart
 from bot.forecasting.parameter_fitting import allows_training, elsewhere_past
@@ -31,7 +37,11 @@ from bot.forecasting.peers import STUCK_REASON, PeerForecast, elsewhere_forecast
 from bot.forecasting.question_matching import match_questions, read_features
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.forecasting.trial_tools import GuardedTrialContext, TrialContextFactory, hide_late_crowd, question_cutoff
+from bot.forecasting.tuned_shrinkage import shrinkage_examples, tune_shrinkage
 from bot.store.question_pairs import PairedPrice, fit_prediction
+
+if TYPE_CHECKING:
+    from bot.stats.aggregation import SpreadWeight
 
 log = structlog.get_logger()
 
@@ -128,6 +138,16 @@ class BacktestHistory:
         last = {(past.resolution.ref, past.resolution.target): past for past in found}
         prices = ((past, self._paired_prices(rounds[past.question.ref], past.question)) for past in last.values())
         return [*found, *(elsewhere_past(past, [one.prediction for one in known]) for past, known in prices if known)]
+
+    def resolved_trials(self, forecaster: str, before: datetime) -> list[tuple[ResolvedForecast, Sequence[Trial]]]:
+        """Return the same for one forecaster, each with the trials of the question."""
+        trials = {
+            ref: those
+            for (name, _), made in self.forecasts.items()
+            if name == forecaster
+            for ref, those in made.trials.items()
+        }
+        return [(past, trials.get(past.question.ref, ())) for past in self._forecasts_by([forecaster], before)]
 
     def _paired_prices(self, a_round: Round, question: Question) -> list[PairedPrice]:
         """Return the prices of questions of the same round that ask the same, of before the cutoff.
@@ -247,7 +267,7 @@ async def run_backtests(
             continue
         for subject in subjects:
             name = subject.configured_forecaster.name
-            made = await forecast_round(a_round, subject, random=random, executor=executor)
+            made = await forecast_round(a_round, subject, random=random, executor=executor, history=history)
             history.record(a_round, name, made)
             scored = score_round(a_round, made.predictions)
             found[name].binary.extend(scored.binary)
@@ -257,15 +277,25 @@ async def run_backtests(
 
 
 async def forecast_round(
-    a_round: Round, subject: BacktestSubject, *, random: RandomStreams, executor: "QuestionExecutor | None" = None
+    a_round: Round,
+    subject: BacktestSubject,
+    *,
+    random: RandomStreams,
+    executor: "QuestionExecutor | None" = None,
+    history: BacktestHistory | None = None,
 ) -> RoundForecasts:
     """Return the forecasts of a forecaster for all questions of a round that it can answer.
 
-    Raises LeakError if what it learned reaches beyond the round's moment, ServiceUnavailableError for no answer at all.
+    Where its trials are shrunk, the weights are tuned on what the history knew before the round. Raises LeakError if
+    what it learned reaches beyond the round's moment, ServiceUnavailableError for no answer at all.
     """
     task = QuestionTask(subject=subject, as_of=a_round.as_of, fitted=subject.fit_parameters(a_round), random=random)
     found = await (executor or LocalExecutor()).run_questions(task, a_round.questions)
-    return _combine_round(a_round, subject.configured_forecaster, found)
+    forecaster, rules = subject.configured_forecaster, None
+    if forecaster.pool is PoolingMethod.SHRINK and forecaster.trials > 1 and history is not None:
+        pasts = history.resolved_trials(forecaster.name, a_round.as_of)
+        rules = tune_shrinkage([*shrinkage_examples(pasts, before=a_round.as_of)])
+    return _combine_round(a_round, forecaster, found, rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,7 +368,10 @@ class LocalExecutor:
 
 
 def _combine_round(
-    a_round: Round, forecaster: ConfiguredForecaster, found: Sequence[Sequence[Trial]]
+    a_round: Round,
+    forecaster: ConfiguredForecaster,
+    found: Sequence[Sequence[Trial]],
+    rules: "Mapping[PriorSource, SpreadWeight] | None",
 ) -> RoundForecasts:
     """Return the forecasts that the trials of a round's questions make; too few trials make none.
 
@@ -352,7 +385,7 @@ def _combine_round(
             unanswered[explain_too_few_trials(those, wanted=forecaster.trials)] += 1
             continue
         trials[question.ref] = those
-        combined = combine_trials(question, those, forecaster.pool)
+        combined = combine_trials(question, those, forecaster.pool, rules=rules)
         predictions |= {(question.ref, target): prediction for target, prediction in combined.items()}
     if unanswered:
         asked, count, why = len(found), unanswered.total(), unanswered.most_common(1)[0][0]

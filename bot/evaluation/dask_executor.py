@@ -61,6 +61,7 @@ LEDGER_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "documents": ("put",),
     "forecasts": ("history", "questions_of"),
     "learning": ("read_unresolved_notes",),
+    "question_pairs": ("paired_prices",),
     "question_history": (
         *("open", "past", "is_only_question", "has_changed"),
         *("clairvoyant_forecasts", "crowd_of", "forecast_reason"),
@@ -112,6 +113,7 @@ class RemoteLedger:
     forecasts: RemoteService = field(default_factory=partial(RemoteService, "forecasts"))
     learning: RemoteService = field(default_factory=partial(RemoteService, "learning"))
     question_history: RemoteService = field(default_factory=partial(RemoteService, "question_history"))
+    question_pairs: RemoteService = field(default_factory=partial(RemoteService, "question_pairs"))
 
 
 def portable_factory(factory: ToolFactory) -> ToolFactory:

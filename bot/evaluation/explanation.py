@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from bot.config.loader import load_config
-from bot.core.beliefs import Step
+from bot.core.beliefs import PriorSource, Step
 from bot.core.errors import ConfigError, MalformedDataError
 from bot.core.forecasts import Trial
 from bot.core.language_models import ModelAnswer
@@ -23,6 +23,7 @@ from bot.evaluation.question_record import QuestionRecord, load_question_record
 from bot.forecasting.aggregation import PoolingMethod, combine_trials, select_counted_trials
 from bot.forecasting.failures import failure_reason
 from bot.forecasting.trial_memory import OPENING_SERIALIZER, WEB_SEARCH, TrialOpening
+from bot.forecasting.tuned_shrinkage import recorded_rules
 from bot.llm.call_records import CALL_RECORD_SERIALIZER, RequestRecord
 from bot.store.documents import StoredDocument
 from bot.store.evidence import DocumentStore
@@ -35,6 +36,8 @@ from bot.store.trials import RecordedResponse, RecordingStore
 
 if TYPE_CHECKING:
     import typer
+
+    from bot.stats.aggregation import SpreadWeight
 
 MODEL_KIND, TOOL_KIND, DIALECT_KIND = "model", "tool", "dialect"
 
@@ -211,15 +214,17 @@ class AggregationSummary:
     method: PoolingMethod | None
 
 
-def explain_aggregation(trace: ForecastTrace, configured: PoolingMethod) -> AggregationSummary:
-    """Find out how the recorded trials became the recorded raw predictions."""
+def explain_aggregation(
+    trace: ForecastTrace, configured: PoolingMethod, rules: "Mapping[PriorSource, SpreadWeight]"
+) -> AggregationSummary:
+    """Find out how the recorded trials became the recorded raw predictions; ``rules`` are tuned for shrinkage."""
     trials = [record.trial for record in trace.trials if record.trial is not None]
     numbers = tuple(trial.number for trial in select_counted_trials(trials))
     pools = dict.fromkeys((configured, *PoolingMethod)) if len(numbers) > 1 else {}
     return AggregationSummary(
         counted_trials=numbers,
         excluded={trial.number: _exclusion_reason(trial) for trial in trials if trial.number not in numbers},
-        method=next((pool for pool in pools if _reproduces_record(trace, trials, pool)), None),
+        method=next((pool for pool in pools if _reproduces_record(trace, trials, pool, rules)), None),
     )
 
 
@@ -228,9 +233,11 @@ def predictions_equal(one: Mapping[str, Prediction], other: Mapping[str, Predict
     return one.keys() == other.keys() and all(_prediction_equal(one[key], other[key]) for key in one)
 
 
-def _reproduces_record(trace: ForecastTrace, trials: list[Trial], pool: PoolingMethod) -> bool:
+def _reproduces_record(
+    trace: ForecastTrace, trials: list[Trial], pool: PoolingMethod, rules: "Mapping[PriorSource, SpreadWeight]"
+) -> bool:
     return trace.forecast is not None and predictions_equal(
-        combine_trials(trace.question, trials, pool), trace.forecast.raw
+        combine_trials(trace.question, trials, pool, rules=rules), trace.forecast.raw
     )
 
 
@@ -375,7 +382,11 @@ async def load_explanation(records: ReadOnlyState, name: str, forecaster: str | 
         chain=chain,
         grounds=grounds,
         question_record=await _load_question_record_of(records, trace),
-        aggregation=explain_aggregation(trace, PoolingMethod(trace.setup.aggregate if trace.setup else configured)),
+        aggregation=explain_aggregation(
+            trace,
+            PoolingMethod(trace.setup.aggregate if trace.setup else configured),
+            await recorded_rules(records.ledger, forecast.forecaster, forecast.cutoff),
+        ),
         fitted=await _load_fitted(records, forecast.fitted),
     )
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from bot.core.beliefs import Step, ToolResult
+from bot.core.beliefs import PriorSource, Step, ToolResult
 from bot.core.concurrency import gather_all
 from bot.core.errors import MalformedDataError, NotFoundError, RequestRejectedError, StoreError
 from bot.core.forecasts import Forecast, Trial, TrialEnd, TrialLimits
@@ -39,6 +39,9 @@ from bot.store.forecasts import ForecastTrace
 from bot.store.ledger import Ledger
 from bot.store.serialization import PREDICTIONS, STEP, JsonSerializer
 from bot.store.trials import TrialRecord
+
+if TYPE_CHECKING:
+    from bot.stats.aggregation import SpreadWeight
 
 PROMPT_SERIALIZER: JsonSerializer[Prompt] = JsonSerializer("prompt", Prompt)
 
@@ -181,8 +184,12 @@ async def replay_forecast(
     tool_factory: TrialContextFactory | None,
     random: RandomStreams,
     fitted: FittedParameters | None,
+    *,
+    rules: "Mapping[PriorSource, SpreadWeight] | None" = None,
 ) -> ReplayResult:
     """Run all recorded trials again; the tool factory must be sealed, and ``fitted`` what the forecast was made with.
+
+    ``rules`` are the weights with which its trials were shrunk, where they were tuned.
 
     Raises NotFoundError for a forecast that was not completed, StoreError for a damaged record.
     """
@@ -197,7 +204,8 @@ async def replay_forecast(
     # Side by side, so that the record of one is read while another thinks.
     runs = await gather_all(replay.replay_trial(record) for record in trace.trials)
     trials = [trial for _, trial in runs]
-    raw = combine_trials(trace.question, trials, forecaster.pool) if select_counted_trials(trials) else None
+    counts = bool(select_counted_trials(trials))
+    raw = combine_trials(trace.question, trials, forecaster.pool, rules=rules) if counts else None
     recorded = PREDICTIONS.plain(forecast.raw)
     differing = first_difference(
         "", recorded, None if raw is None else PREDICTIONS.plain(raw), tolerance=ROUNDING_TOLERANCE

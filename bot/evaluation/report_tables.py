@@ -17,6 +17,11 @@ class ReportColumn:
     digits: int = 2
 
 
+def named_columns(*names: str) -> tuple[ReportColumn, ...]:
+    """Return columns whose headings are their keys."""
+    return tuple(ReportColumn(name, name) for name in names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTable:
     """A table with a stable key; each row maps the keys of columns to cells, and None or a missing key is no value."""

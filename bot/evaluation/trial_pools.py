@@ -12,7 +12,7 @@ import numpy as np
 
 from bot.core.beliefs import PriorSource
 from bot.core.interfaces import RandomStreams
-from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
+from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable, named_columns
 from bot.evaluation.score_report import DATASET_FAMILY, MARKET_FAMILY, ScoreInterval
 from bot.evaluation.trial_scores import MEAN_INDEX, IndexScorer, question_cluster
 from bot.evaluation.trial_table import EventKey, TrialRow, TrialTable
@@ -86,12 +86,7 @@ def pool_trials(table: TrialTable, random: RandomStreams) -> ReportTable | None:
     return ReportTable(
         key="pools",
         title="Pools of trials",
-        columns=(
-            ReportColumn("method", "method"),
-            ReportColumn("pool", "pool"),
-            ReportColumn("trials", "trials"),
-            *INDEX_COLUMNS,
-        ),
+        columns=(*named_columns("method", "pool", "trials"), *INDEX_COLUMNS),
         rows=rows,
         notes=(
             (
@@ -181,7 +176,7 @@ def calibrate_methods(table: TrialTable) -> ReportTable:
     return ReportTable(
         key="calibration",
         title="Calibration",
-        columns=(ReportColumn("method", "method"), ReportColumn("calibration", "calibration"), *INDEX_COLUMNS),
+        columns=(*named_columns("method", "calibration"), *INDEX_COLUMNS),
         rows=rows,
         notes=(
             (
@@ -252,11 +247,9 @@ def blend_methods(table: TrialTable, members: Sequence[str]) -> tuple[list[Trial
         for event in (one for one in events if one.round == day):
             rows += _blend_rows(table, event, fitted)
     columns = (
-        ReportColumn("round", "round"),
+        *named_columns("round"),
         ReportColumn("examples", "known outcomes"),
-        ReportColumn("blocks", "blocks"),
-        ReportColumn("source", "source"),
-        ReportColumn("kind", "kind"),
+        *named_columns("blocks", "source", "kind"),
         *(ReportColumn(name, f"weight of {name}", 3) for name in members),
     )
     notes = (

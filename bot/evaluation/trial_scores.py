@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bot.core.interfaces import RandomStreams
-from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
+from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable, named_columns
 from bot.evaluation.score_report import DATASET_FAMILY, FAMILIES, MARKET_FAMILY, score_interval
 from bot.evaluation.trial_table import EventKey, TrialTable
 from bot.stats.arrays import FloatArray, encode_keys
@@ -36,6 +36,7 @@ MEAN_INDEX = "mean"
 # Platforms accept no probability closer to 0 or 1 than this, and logarithmic scores count it as such.
 LEAST_MASS = 0.001
 HALF, HALF_BRIER = 0.5, 0.25
+COUNT_COLUMNS = (ReportColumn("market_n", "market events"), ReportColumn("dataset_n", "dataset events"))
 # The most methods of which every pair is compared in a report.
 MAX_PAIRED_METHODS = 15
 
@@ -113,10 +114,7 @@ def summarise_methods(table: TrialTable) -> ReportTable:
         key="methods",
         title="Methods",
         columns=(
-            ReportColumn("method", "method"),
-            ReportColumn("answers", "answers"),
-            ReportColumn("resolved", "resolved"),
-            ReportColumn("trials", "trials"),
+            *named_columns("method", "answers", "resolved", "trials"),
             ReportColumn("stuck", "stuck, %", 1),
             *(
                 ReportColumn(key, f"{title} per answer", 4 if key == "cost_usd" else 0)
@@ -162,10 +160,9 @@ def score_methods(table: TrialTable, random: RandomStreams, resamples: int) -> R
         key="scores",
         title="Scores of each method on its own resolved events",
         columns=(
-            ReportColumn("method", "method"),
-            ReportColumn("market_n", "market events"),
-            ReportColumn("dataset_n", "dataset events"),
-            ReportColumn("blocks", "blocks"),
+            *named_columns("method"),
+            *COUNT_COLUMNS,
+            *named_columns("blocks"),
             ReportColumn(MARKET_FAMILY, "market Brier Index [95 %]"),
             ReportColumn(DATASET_FAMILY, "dataset Brier Index [95 %]"),
             ReportColumn(MEAN_INDEX, "mean of the two [95 %]"),
@@ -260,10 +257,9 @@ def compare_methods(
         key="comparison",
         title="Paired comparisons on identical events",
         columns=(
-            ReportColumn("method", "method"),
+            *named_columns("method"),
             ReportColumn("reference", "compared with"),
-            ReportColumn("market_n", "market events"),
-            ReportColumn("dataset_n", "dataset events"),
+            *COUNT_COLUMNS,
             *(
                 column
                 for family in FAMILIES
@@ -489,9 +485,7 @@ def decompose_methods(table: TrialTable) -> ReportTable | None:
         key="variance",
         title="Variance of the trials' Brier scores",
         columns=(
-            ReportColumn("family", "family"),
-            ReportColumn("methods", "methods"),
-            ReportColumn("events", "events"),
+            *named_columns("family", "methods", "events"),
             ReportColumn("method_share", "method, %"),
             ReportColumn("event_share", "event, %"),
             ReportColumn("residual_share", "rest, %"),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from statistics import median
+from typing import TYPE_CHECKING
 
 from bot.core.beliefs import PriorSource, TrialPrior
 from bot.core.forecasts import Trial, TrialEnd
@@ -10,6 +11,9 @@ from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction
 from bot.core.questions import Question
 from bot.core.values import Json
 from bot.store.serialization import PREDICTIONS
+
+if TYPE_CHECKING:
+    from bot.stats.aggregation import SpreadWeight
 
 PEER_FORECASTS = "peer_forecasts"
 # Among the names that ``peer_forecasts`` is given: the price of the same question at other venues.
@@ -50,19 +54,35 @@ def has_enough_trials(trials: Sequence[Trial], *, wanted: int, share: float) -> 
     return sum(trial.is_answer for trial in trials) >= max(1.0, share * wanted)
 
 
-def combine_trials(question: Question, trials: Sequence[Trial], pool: PoolingMethod) -> Mapping[str, Prediction]:
+def combine_trials(
+    question: Question,
+    trials: Sequence[Trial],
+    pool: PoolingMethod,
+    *,
+    rules: "Mapping[PriorSource, SpreadWeight] | None" = None,
+) -> Mapping[str, Prediction]:
     """Return one prediction per target; a single trial is returned unchanged, several dates are combined per date.
 
-    Raises ValueError if no trial counts.
+    ``rules`` replace the default weights of shrinkage. Raises ValueError if no trial counts.
     """
     entering = select_counted_trials(trials)
     if not entering:
         message = f"{question.ref}: no trial counts as an answer"
         raise ValueError(message)
-    prior = next((trial.prior for trial in entering if trial.prior is not None), None)
-    return pool_predictions(
-        question, [trial.belief.predictions for trial in entering if trial.belief], pool, prior=prior
-    )
+    opinions = [trial.belief.predictions for trial in entering if trial.belief]
+    return pool_predictions(question, opinions, pool, prior=starting_point(question, entering), rules=rules)
+
+
+def starting_point(question: Question, trials: Sequence[Trial]) -> TrialPrior | None:
+    """Return where trials began: as the first of them states, else at the crowd's estimate, if any."""
+    return next((trial.prior for trial in trials if trial.prior is not None), _crowd_prior(question))
+
+
+def shrinkage_target(prior: TrialPrior | None) -> tuple[PriorSource, float]:
+    """Return the kind of a starting point, and the probability to which trials are moved."""
+    if prior is None:
+        return PriorSource.EVEN, 0.5
+    return prior.source, prior.prediction.probability if isinstance(prior.prediction, BinaryPrediction) else 0.5
 
 
 def pool_predictions(
@@ -71,6 +91,7 @@ def pool_predictions(
     pool: PoolingMethod,
     *,
     prior: TrialPrior | None = None,
+    rules: "Mapping[PriorSource, SpreadWeight] | None" = None,
 ) -> Mapping[str, Prediction]:
     """Return one prediction per target from opinions that each have one for every target; a single one unchanged.
 
@@ -84,7 +105,8 @@ def pool_predictions(
         return opinions[0]
     keys = [target.key for target in question.targets]
     if isinstance(question.shape, BinaryShape):
-        return dict(zip(keys, _pool_binary(opinions, keys, pool, prior or _crowd_prior(question)), strict=True))
+        pooled = _pool_binary(opinions, keys, pool, prior or _crowd_prior(question), rules or {})
+        return dict(zip(keys, pooled, strict=True))
     return {key: _pool_distribution([opinion[key] for opinion in opinions], pool) for key in keys}
 
 
@@ -140,7 +162,11 @@ def _crowd_prior(question: Question) -> TrialPrior | None:
 
 
 def _pool_binary(
-    opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: PoolingMethod, prior: TrialPrior | None
+    opinions: Sequence[Mapping[str, Prediction]],
+    keys: Sequence[str],
+    pool: PoolingMethod,
+    prior: TrialPrior | None,
+    rules: "Mapping[PriorSource, SpreadWeight]",
 ) -> list[BinaryPrediction]:
     from bot.stats import aggregation  # noqa: PLC0415 - numpy, which a single trial does not need
 
@@ -154,12 +180,9 @@ def _pool_binary(
         case PoolingMethod.LOGIT_MEAN:
             pooled = aggregation.logit_mean_probability(trials)
         case PoolingMethod.SHRINK:
-            kind = prior.source if prior is not None else PriorSource.EVEN
-            towards = prior.prediction if prior is not None else None
-            center = towards.probability if isinstance(towards, BinaryPrediction) else 0.5
-            pooled = aggregation.shrink_to_prior(
-                aggregation.logit_moments(trials), aggregation.DEFAULT_WEIGHTS[kind], center
-            )
+            kind, center = shrinkage_target(prior)
+            rule = rules.get(kind, aggregation.DEFAULT_WEIGHTS[kind])
+            pooled = aggregation.shrink_to_prior(aggregation.logit_moments(trials), rule, center)
     return [BinaryPrediction(probability) for probability in pooled.tolist()]
 
 

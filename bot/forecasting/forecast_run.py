@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from bot.core.beliefs import Step
@@ -20,9 +21,11 @@ from bot.forecasting.aggregation import PoolingMethod, combine_trials, has_enoug
 from bot.forecasting.calibration import PredictionCalibrator
 from bot.forecasting.failures import explain_too_few_trials
 from bot.forecasting.parameter_fitting import ParameterFitter, RecordedParameters
+from bot.forecasting.prompt_files import prompt_folder_in_use
 from bot.forecasting.reforecast_policy import ReforecastPolicy, ReforecastTime, next_reforecast
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.forecasting.trial_tools import GuardedTrialContext, TrialContextFactory, hide_late_crowd, question_cutoff
+from bot.forecasting.tuned_shrinkage import ShrinkageTuner
 from bot.store.forecasts import ForecastStart, RunningForecast
 from bot.store.ledger import Ledger
 
@@ -99,9 +102,10 @@ class ConfiguredForecaster:
     trials but the first wait ``warm_start_s`` seconds at most for the first step of that one.
 
     ``uses_models``: it asks models. ``clairvoyant``: it works without guards against knowing the future. ``settings``
-    are its settings without secrets, and ``variant_of`` is the forecaster that it is a variant of: both are only
-    recorded. ``members`` are the forecasters that it builds on, which forecast before it; one that ``may_have_members``
-    reads answers of others that are no forecasters, too.
+    are its settings without secrets, and ``variant_of`` is the forecaster that it is a variant of: both are recorded,
+    and of the settings only ``prompts``, a folder of prompt files, is used here. ``members`` are the forecasters that
+    it builds on, which forecast before it; one that ``may_have_members`` reads answers of others that are no
+    forecasters, too.
     """
 
     name: str
@@ -117,6 +121,12 @@ class ConfiguredForecaster:
     variant_of: str | None = None
     members: tuple[str, ...] = ()
     may_have_members: bool = False
+
+    @property
+    def prompt_folder(self) -> Path | None:
+        """The folder with prompt files that replace shipped ones, if its settings name one."""
+        folder = self.settings.get("prompts")
+        return Path(folder) if isinstance(folder, str) else None
 
     @property
     def reads_others(self) -> bool:
@@ -145,7 +155,8 @@ class ForecastContext:
     """What every forecast run works with; ``resources`` is None if no forecaster asks models.
 
     ``peer_resources`` gives forecasters that build on others the forecasts of these. ``renews`` says whether a
-    forecaster forecasts a question again without being asked.
+    forecaster forecasts a question again without being asked. ``shrinkage`` tunes the weights where
+    trials are shrunk.
     """
 
     ledger: Ledger
@@ -158,6 +169,7 @@ class ForecastContext:
     peer_resources: TrialContextFactory | None = None
     observer: ForecastObserver = field(default_factory=NullForecastObserver)
     renews: Callable[[Question, str], bool] = _renew_always
+    shrinkage: ShrinkageTuner | None = None
 
 
 class NoAnswerError(Exception):
@@ -202,7 +214,10 @@ class ForecastRun:
 
     async def _build_forecast(self, trials: list[Trial], known: RecordedParameters | None) -> Forecast:
         context, running = self.context, self.running
-        raw = combine_trials(running.question, trials, self.forecaster.pool)
+        rules = None
+        if self.forecaster.pool is PoolingMethod.SHRINK and context.shrinkage is not None and len(trials) > 1:
+            rules = await context.shrinkage.rules_for(self.forecaster.name, running.cutoff)
+        raw = combine_trials(running.question, trials, self.forecaster.pool, rules=rules)
         calibrated = await context.calibrator.calibrate(running.question, self.forecaster.name, running.cutoff, raw)
         return Forecast(
             id=running.id,
@@ -242,7 +257,8 @@ class ForecastRun:
         )
         run = TrialSettings(limits=forecaster.limits, log=partial(self._log_step, warm, number))
         asked = running.question if forecaster.clairvoyant else hide_late_crowd(running.question, running.cutoff)
-        trial = await run_trial(forecaster.implementation, asked, trial_context, run)
+        with prompt_folder_in_use(forecaster.prompt_folder):
+            trial = await run_trial(forecaster.implementation, asked, trial_context, run)
         await context.ledger.forecasts.end_trial(running.id, trial, at=context.clock.now())
         context.observer.on_trial_end(trial)
         return trial

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -32,25 +34,51 @@ SHARED_PACKAGE = "bot.forecasting.agent"
 SUFFIX = ".txt"
 
 
-@cache
-def load_template(package: str, name: str, folder: Path | None = None) -> Template:
-    """Return a prompt file as a template, without its last line break: that of ``folder`` if it has that name.
+# The folder of the forecaster whose trial runs in this context.
+_FOLDER: ContextVar[Path | None] = ContextVar("prompt_folder", default=None)
 
-    It is read once; later changes take effect at the next start.
+
+@contextmanager
+def prompt_folder_in_use(folder: Path | None) -> Iterator[None]:
+    """Let the files of a folder replace shipped ones in all prompts of the block."""
+    token = _FOLDER.set(folder)
+    try:
+        yield
+    finally:
+        _FOLDER.reset(token)
+
+
+def current_prompt_folder() -> Path | None:
+    """Return the folder in use, None for the shipped files alone."""
+    return _FOLDER.get()
+
+
+def load_template(package: str, name: str, folder: Path | None = None) -> Template:
+    """Return a prompt file as a template, without its last line break: that of the folder if it has that name.
+
+    The folder is the given one, else the one in use. A file is read once; later changes take effect at the next start.
     """
+    return _read_template(package, name, folder or current_prompt_folder())
+
+
+@cache
+def _read_template(package: str, name: str, folder: Path | None) -> Template:
     own = None if folder is None else folder / f"{name}{SUFFIX}"
     shipped = files(package) / "prompts" / f"{name}{SUFFIX}"
     source: Traversable = shipped if own is None or not own.is_file() else own
     return Template(source.read_text(encoding="utf-8").rstrip("\n"))
 
 
-@lru_cache(maxsize=256)
 def fill_prompt(package: str, name: str, /, *, folder: Path | None = None, **values: object) -> str:
     """Return a prompt file with its placeholders filled in, cached; for texts that many trials share."""
-    return load_template(package, name, folder).substitute(values)
+    return _fill_prompt(package, name, folder or current_prompt_folder(), **values)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
+def _fill_prompt(package: str, name: str, of_folder: Path | None, /, **values: object) -> str:
+    return _read_template(package, name, of_folder).substitute(values)
+
+
 def join_prompt_sources(
     package: str, *names: str, shared: tuple[str, ...] = (), compacts: bool = False, folder: Path | None = None
 ) -> str:
@@ -59,9 +87,18 @@ def join_prompt_sources(
     ``shared`` names those that are used besides the question, the line of a turn and the reminder; ``compacts`` says
     that notes are shortened, which has its own prompt.
     """
+    return _join_sources(package, names, shared, folder or current_prompt_folder(), compacts=compacts)
+
+
+@lru_cache(maxsize=64)
+def _join_sources(
+    package: str, names: tuple[str, ...], shared: tuple[str, ...], folder: Path | None, *, compacts: bool
+) -> str:
     common = (*shared, "question", "turn", "repair", *(("compact",) if compacts else ()))
     texts = [*((package, name) for name in names), *((SHARED_PACKAGE, name) for name in common)]
-    return "\n\n".join(f"==== {name}{SUFFIX}\n{load_template(source, name, folder).template}" for source, name in texts)
+    return "\n\n".join(
+        f"==== {name}{SUFFIX}\n{_read_template(source, name, folder).template}" for source, name in texts
+    )
 
 
 def check_prompt_folder(package: str, folder: Path) -> Path:

@@ -251,14 +251,16 @@ def tune_weight_rule(
     *,
     rules: Sequence[WeightRule] = SPREAD_GRID,
     prior: ArrayLike = 0.5,
+    item_weights: ArrayLike | None = None,
 ) -> WeightRule:
     """Return the rule with the least mean Brier score on all items, the first of equals.
 
-    moments and outcomes describe the same items, shape (items,). The score of these items under this rule is
-    optimistic: it was chosen on them. Raises ValueError for unequal lengths, outcomes outside [0, 1] or no rule.
+    moments, outcomes and item_weights describe the same items, shape (items,). The score of these items under this rule
+    is optimistic: it was chosen on them. Raises ValueError for unequal lengths, outcomes outside [0, 1] or no rule.
     """
     losses = _brier_losses(_candidate_forecasts(moments, rules, prior), outcomes)
-    return rules[int(losses.mean(axis=1).argmin())]
+    weights = None if item_weights is None else require_finite(item_weights, "weight")
+    return rules[int(np.average(losses, axis=1, weights=weights).argmin())]
 
 
 def tune_leave_one_out(

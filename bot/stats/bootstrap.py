@@ -3,7 +3,8 @@
 All methods are scored on the same rows and every resample is shared by all of them, so the difficulty of the drawn
 questions cancels in differences. Rows of one cluster (a question, a date) are drawn together. A resample is a row of
 cluster counts, and one matrix product turns a block of resamples into the means of all methods.
-Source: BLF paper, appendix G.2; B. Efron and R. Tibshirani, An Introduction to the Bootstrap (1993), section 13.3.
+Source: BLF paper, appendix G.2; B. Efron and R. Tibshirani, An Introduction to the Bootstrap (1993), section 13.3; for
+random groups K. Wolter, Introduction to Variance Estimation (2007), chapter 2.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from bot.stats.scores import index_from_brier
 
 # Counts in one block of resamples, 8 bytes each: small enough to stay in the cache between the draw and the product.
 _BLOCK_CELLS = 200_000
+# More clusters than this are put into so many random groups, which are drawn as wholes. Sums of groups spread as sums
+# of single clusters do; the width of an interval is right to 1 / sqrt(2 x 5,000), one per cent.
+MAX_DRAWN_UNITS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,7 +75,7 @@ def resample_means(
     if values.ndim != 2 or values.shape[1] != len(methods) or not len(values) or resamples < 1:
         message = f"needs (rows, {len(methods)}) scores and resamples >= 1, got {values.shape}"
         raise ValueError(message)
-    totals = _cluster_totals(values, clusters)
+    totals = _group_randomly(_cluster_totals(values, clusters), rng)
     drawn = np.empty((resamples, len(methods)))
     block = max(1, _BLOCK_CELLS // len(totals))
     for first in range(0, resamples, block):
@@ -130,6 +134,15 @@ def method_differences(
         )
         if method != reference
     )
+
+
+def _group_randomly(totals: FloatArray, rng: Generator) -> FloatArray:
+    """Return the totals of at most ``MAX_DRAWN_UNITS`` random groups of clusters, of equal size but for one cluster."""
+    if len(totals) <= MAX_DRAWN_UNITS:
+        return totals
+    starts = np.arange(MAX_DRAWN_UNITS) * len(totals) // MAX_DRAWN_UNITS
+    grouped: FloatArray = np.add.reduceat(totals[rng.permutation(len(totals))], starts, axis=0)
+    return grouped
 
 
 def _cluster_totals(values: FloatArray, clusters: IntArray | None) -> FloatArray:

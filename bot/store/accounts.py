@@ -3,13 +3,14 @@
 Old readings are thinned out. The paper account and the real account of a venue are two accounts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlite_utils import Database
 
+from bot.core.errors import MalformedDataError
 from bot.core.orders import Account, ContractSide, Position, UnpaidOutcome, VenueReportedGain
 from bot.core.outcomes import Outcome
 from bot.core.questions import SINGLE_TARGET, QuestionRef
@@ -29,20 +30,33 @@ from bot.store.serialization import (
 MAX_READING_GAP = timedelta(hours=1)
 # All readings are kept this long, then the last and highest of each hour, then those of each day.
 KEEP_ALL_FOR, KEEP_HOURLY_FOR = timedelta(days=2), timedelta(days=90)
+# Smaller changes of cash are interest and rounding.
+MIN_TRANSFER = 0.01
+# So long after a write of our own no change of cash is taken for a transfer.
+QUIET_BEFORE_TRANSFER = timedelta(minutes=10)
 _ACCOUNT_SERIALIZER: JsonSerializer[Account] = JsonSerializer("account", Account)
 _OF_ACCOUNT = "venue = :venue and account = :account and paper = :paper"
 _SUM_COLUMNS = ("cash", "equity", "reserved", "loan", "owed", "elsewhere")
 _NEWEST_READING = f"""
-select id, at, {", ".join(_SUM_COLUMNS)} from account_reading
+select id, at, body, transfers, unconfirmed, {", ".join(_SUM_COLUMNS)} from account_reading
 where id = (select max(id) from account_reading where {_OF_ACCOUNT})
 """  # noqa: S608 - made of constants
 _INSERT_READING = f"""
-insert into account_reading (venue, account, paper, at, until, currency, body, {", ".join(_SUM_COLUMNS)})
-values (:venue, :account, :paper, :at, :at, :currency, :body, {", ".join(f":{name}" for name in _SUM_COLUMNS)})
+insert into account_reading (venue, account, paper, at, until, currency, body, transfers, unconfirmed,
+  {", ".join(_SUM_COLUMNS)})
+values (:venue, :account, :paper, :at, :at, :currency, :body, :transfers, :unconfirmed,
+  {", ".join(f":{name}" for name in _SUM_COLUMNS)})
 """  # noqa: S608 - made of constants
 # Only the newest reading keeps the full account; older readings keep the sums.
 _CLEAR_OLD_BODIES = f"update account_reading set body = '' where {_OF_ACCOUNT} and id < :newest and body <> ''"  # noqa: S608 - constants
-_EXTEND_READING = "update account_reading set body = ?, until = max(until, ?) where id = ?"
+_EXTEND_READING = """
+update account_reading set body = :body, until = max(until, :at), transfers = :transfers, unconfirmed = :unconfirmed
+where id = :id
+"""
+_RECENT_ATTEMPT = """
+select 1 from attempt a cross join intent i on i.id = a.intent
+where a.started_at > :since and i.venue = :venue and i.account = :account and i.mode <> 'paper' limit 1
+"""
 _READINGS_SINCE = f"""
 select at, until, {", ".join(_SUM_COLUMNS)} from account_reading
 where venue = ? and account = ? and paper = ? and at >= ? order by at, id
@@ -50,7 +64,8 @@ where venue = ? and account = ? and paper = ? and at >= ? order by at, id
 _THIN_READINGS = f"""
 with old as (
   select id, row_number() over (partition by substr(at, 1, iif(at < :daily, 10, 13)) order by at desc, id desc) as last,
-         row_number() over (partition by substr(at, 1, iif(at < :daily, 10, 13)) order by equity desc, id) as highest
+         row_number() over (partition by substr(at, 1, iif(at < :daily, 10, 13)) order by
+           equity - transfers - unconfirmed desc, id) as highest
   from account_reading where {_OF_ACCOUNT} and at < :hourly
     and id <> (select min(id) from account_reading where {_OF_ACCOUNT}))
 delete from account_reading where id in (select id from old where last > 1 and highest > 1)
@@ -102,28 +117,80 @@ def read_readings_since(
 
 
 def _add_reading(database: Database, key: dict[str, Any], account: Account) -> bool:
-    newest = database.execute(_NEWEST_READING, key).fetchone()
+    row = database.execute(_NEWEST_READING, key).fetchone()
+    newest = None if row is None else _stored_reading(*row)
     body, sums = _ACCOUNT_SERIALIZER.encode(replace(account, gains=())), _reading_sums(database, key, account)
     if not key["paper"]:
         _store_venue_gains(database, key, account)
-    if newest is not None:
-        known, at, *before = newest
-        if before == [*sums.values()] and account.at < parse_timestamp(at) + MAX_READING_GAP:
-            database.execute(_EXTEND_READING, [body, format_timestamp(account.at), known])
-            return False
-    values = {
-        **key,
-        **sums,
-        "at": format_timestamp(account.at),
-        "currency": sanitize_text(account.currency),
-        "body": body,
-    }
-    database.execute(_INSERT_READING, values)
+    transfers = _transfers(database, key, newest, account, sums)
+    values = {**key, **sums, **transfers, "body": body, "at": format_timestamp(account.at)}
+    if newest is not None and newest.sums == sums and account.at < parse_timestamp(newest.at) + MAX_READING_GAP:
+        database.execute(_EXTEND_READING, {**values, "id": newest.id})
+        return False
+    database.execute(_INSERT_READING, {**values, "currency": sanitize_text(account.currency)})
     (added, *_) = database.execute(_NEWEST_READING, key).fetchone()
     database.execute(_CLEAR_OLD_BODIES, {**key, "newest": added})
-    if newest is not None and _hour_key(parse_timestamp(newest[1])) != _hour_key(account.at):
+    if newest is not None and _hour_key(parse_timestamp(newest.at)) != _hour_key(account.at):
         _thin_readings(database, key, account.at)
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredReading:
+    """The newest reading: ``transfers`` since the first one, and cash that came or went last, ``unconfirmed``."""
+
+    id: int
+    at: str
+    body: str
+    transfers: float
+    unconfirmed: float
+    sums: Mapping[str, float]
+
+
+def _stored_reading(
+    number: int, at: str, body: str, transfers: float, unconfirmed: float, *sums: float
+) -> _StoredReading:
+    return _StoredReading(number, at, body, transfers, unconfirmed, dict(zip(_SUM_COLUMNS, sums, strict=True)))
+
+
+def _transfers(
+    database: Database, key: dict[str, Any], newest: _StoredReading | None, account: Account, sums: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the cash that people paid in and did not take out again, up to the reading before and since then.
+
+    Cash that changes while neither a position nor an order does is a transfer, until the reading after shows other
+    positions: lists may lag behind a payout or a trade. While the program itself writes, nothing is taken for one. Cash
+    that goes without having come is a loss, as nobody can tell from the account where it went.
+    """
+    if newest is None:
+        return {"transfers": 0.0, "unconfirmed": 0.0}
+    if key["paper"] or not _has_same_holdings(newest, account) or _was_written(database, key, newest):
+        return {"transfers": newest.transfers, "unconfirmed": 0.0}
+    total = newest.transfers + newest.unconfirmed
+    change = max(_own_cash(sums) - _own_cash(newest.sums), -total)
+    return {"transfers": total, "unconfirmed": change if abs(change) >= MIN_TRANSFER else 0.0}
+
+
+def _own_cash(sums: Mapping[str, float]) -> float:
+    return sums["cash"] + sums["reserved"] - sums["loan"]
+
+
+def _has_same_holdings(newest: _StoredReading, account: Account) -> bool:
+    try:
+        before = _ACCOUNT_SERIALIZER.decode(newest.body)
+    except MalformedDataError:
+        return False
+    return _holdings(before) == _holdings(account)
+
+
+def _holdings(account: Account) -> tuple[frozenset[object], frozenset[object]]:
+    held = frozenset((one.contract, one.leg, round(one.shares, 6), one.decided) for one in account.positions)
+    return held, frozenset((order.id, round(order.shares, 6)) for order in account.orders)
+
+
+def _was_written(database: Database, key: dict[str, Any], newest: _StoredReading) -> bool:
+    since = parse_timestamp(newest.at) - QUIET_BEFORE_TRANSFER
+    return database.execute(_RECENT_ATTEMPT, {**key, "since": format_timestamp(since)}).fetchone() is not None
 
 
 def _reading_sums(database: Database, key: dict[str, Any], account: Account) -> dict[str, float]:

@@ -15,7 +15,7 @@ from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.store.database import translate_errors
-from bot.store.private_files import read_private_file, replace_private_file
+from bot.store.private_files import read_private_json, replace_private_file
 from bot.store.serialization import JsonSerializer, format_timestamp, parse_timestamp, sanitize_text
 
 AUDIT_HEAD_FILE = "audit.head"
@@ -167,7 +167,7 @@ def export_audit_head(path: Path, head: AuditHead, *, at: datetime) -> None:
 def read_exported_head(path: Path) -> AuditHead:
     """Read an exported head; raises NotFoundError, and MalformedDataError for an unreadable one."""
     try:
-        plain = json.loads(read_private_file(path))
+        plain = read_private_json(path)
         head = AuditHead(seq=int(plain["seq"]), hash=str(plain["hash"]))
     except FileNotFoundError as error:
         message = f"there is no exported head at {path}"

@@ -84,18 +84,20 @@ where venue = :venue and account = :account and state in ('planned', 'ready', 's
   and (mode = 'paper') = :paper
 """
 _OF_ACCOUNT = "venue = :venue and account = :account and paper = :paper"
+# What the account is worth without what people paid in or out.
+_WORTH = "equity - transfers - unconfirmed"
 # A reading with a time in the future (the clock was ahead) counts from that time on.
 _NEWEST_EQUITY = (
-    f"select equity from account_reading where {_OF_ACCOUNT} and at <= :now order by at desc, id desc limit 1"  # noqa: S608
+    f"select {_WORTH} from account_reading where {_OF_ACCOUNT} and at <= :now order by at desc, id desc limit 1"  # noqa: S608
 )
 # The account at the start of the day, or at the last resume: the last reading before, else the first one after.
 _EQUITY_BEFORE = (
-    f"select equity from account_reading where {_OF_ACCOUNT} and at <= :begin order by at desc, id desc limit 1"  # noqa: S608
+    f"select {_WORTH} from account_reading where {_OF_ACCOUNT} and at <= :begin order by at desc, id desc limit 1"  # noqa: S608
 )
 _EQUITY_AFTER = (
-    f"select equity from account_reading where {_OF_ACCOUNT} and at > :begin and at <= :now order by at, id limit 1"  # noqa: S608
+    f"select {_WORTH} from account_reading where {_OF_ACCOUNT} and at > :begin and at <= :now order by at, id limit 1"  # noqa: S608
 )
-_HIGHEST_EQUITY = f"select max(equity) from account_reading where {_OF_ACCOUNT} and at >= :resumed and at <= :now"  # noqa: S608
+_HIGHEST_EQUITY = f"select max({_WORTH}) from account_reading where {_OF_ACCOUNT} and at >= :resumed and at <= :now"  # noqa: S608
 _NEWEST_READING = f"""
 select at, currency, cash, body from account_reading
 where id = (select max(id) from account_reading where {_OF_ACCOUNT})
@@ -180,7 +182,7 @@ def _subtract_returns(
 def read_account_losses(
     database: Database, venue: str, account: str, at: datetime, *, paper: bool
 ) -> tuple[float, float]:
-    """Return the losses of the paper or real account: today, and since its highest reading.
+    """Return the losses of the paper or real account: today, and since its highest reading, without transfers.
 
     Both start at zero again when a person resumes.
     """

@@ -24,7 +24,7 @@ from bot.store.private_files import (
     create_private_file,
     find_foreign_entries,
     open_private_file,
-    read_private_file,
+    read_private_json,
     require_private_file,
     write_private_file,
 )
@@ -283,7 +283,7 @@ def instance_lock(folder: Path, *, started_at: datetime) -> Iterator[LockHolder]
 def last_holder(folder: Path) -> LockHolder | None:
     """Return the process that took the lock last, whether or not it still holds it; None if unknown."""
     try:
-        raw = json.loads(read_private_file(folder / LOCK_FILE, MAX_LOCK_BYTES))
+        raw = read_private_json(folder / LOCK_FILE, MAX_LOCK_BYTES)
         return LockHolder(
             pid=int(raw["pid"]), boot=str(raw["boot"]), started_at=datetime.fromisoformat(raw["started_at"])
         )

@@ -216,6 +216,6 @@ def _from_text(text: str) -> FolderIdentity:
             place=FolderPlace(**place, inode=int(raw["place"]["inode"])),
             made_at=datetime.fromisoformat(raw["made_at"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         message = "this is no identity of a state folder"
         raise MalformedDataError(message) from error

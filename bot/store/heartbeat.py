@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot.core.errors import StoreError
 from bot.store.database import LockHolder, find_running_holder, translate_errors
-from bot.store.private_files import read_private_file, replace_private_file
+from bot.store.private_files import read_private_json, replace_private_file
 
 HEARTBEAT_FILE = "heartbeat.json"
 MAX_HEARTBEAT_AGE = timedelta(seconds=60)
@@ -81,7 +81,7 @@ def _daemon_condition(holder: LockHolder | None, heartbeat: DaemonHeartbeat | No
 def read_heartbeat(folder: Path) -> DaemonHeartbeat | None:
     """Return the last heartbeat in the folder; None if there is none that can be read."""
     try:
-        raw = json.loads(read_private_file(folder / HEARTBEAT_FILE))
+        raw = read_private_json(folder / HEARTBEAT_FILE)
         ended = raw.get("ended")
         return DaemonHeartbeat(
             at=datetime.fromisoformat(raw["at"]),

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from bot.core.forecasts import Trial
 from bot.core.learning import LESSON_ACTION, FittedParameters, ResolvedForecast, UnresolvedNote
 from bot.core.outcomes import Resolution
 from bot.core.questions import QuestionRef
@@ -118,6 +119,15 @@ def read_resolved_forecasts(
     ]
 
 
+def _read_resolved_trials(
+    database: Database, forecaster: str, before: datetime
+) -> list[tuple[ResolvedForecast, list[Trial]]]:
+    return [
+        (past, [TRIAL.decode(body) for (body,) in database.execute(_SELECT_TRIALS, [past.forecast])])
+        for past in read_resolved_forecasts(database, [forecaster], before)
+    ]
+
+
 def _resolved_forecast(database: Database, row: Sequence[Any]) -> ResolvedForecast:
     forecast, forecaster, version, price, cutoff, ref, target, probability, body, outcome, resolved_at = row
     return ResolvedForecast(
@@ -199,6 +209,12 @@ class LearningStore:
     async def read_resolved_forecasts(self, forecasters: Collection[str], before: datetime) -> list[ResolvedForecast]:
         """Return the newest resolved forecasts with an outcome before that time, by the time of their outcome."""
         return await self.readers.run(lambda database: read_resolved_forecasts(database, forecasters, before))
+
+    async def read_resolved_trials(
+        self, forecaster: str, before: datetime
+    ) -> list[tuple[ResolvedForecast, list[Trial]]]:
+        """Return the same for one forecaster, each with the trials of the forecast."""
+        return await self.readers.run(lambda database: _read_resolved_trials(database, forecaster, before))
 
     async def read_unresolved_notes(self, forecaster: str, *, before: datetime, running: str) -> list[UnresolvedNote]:
         """Return the newest notes of a forecaster on questions that were open before that time."""

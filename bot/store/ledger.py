@@ -1,8 +1,9 @@
 """The ledger: one store for each family of tables, opened and closed together."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from bot.store.accounts import AccountReadingStore, ProfitStore
 from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.connections import LedgerWriter, ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
-from bot.store.database import DiskReserve
+from bot.store.database import DiskReserve, open_reader
 from bot.store.decisions import DecisionSnapshotReader
 from bot.store.event_log import EventLog
 from bot.store.evidence import EVIDENCE_MIGRATIONS, DocumentStore, evidence_path
@@ -155,6 +156,15 @@ def _prepare_file(path: Path, now: datetime) -> None:
         recover_evidence(path, at=now)
     ensure_identity(path, at=now)
     DiskReserve(path.parent / BALLAST_FILE).hold()
+
+
+def require_current_ledger(path: Path) -> None:
+    """Raise StoreError for a ledger that lacks migrations of this version; damage is for the checks to find."""
+    try:
+        with closing(open_reader(path)) as database:
+            _require_current_schema(database)
+    except sqlite3.DatabaseError:
+        return
 
 
 def _require_current_schema(database: Database) -> None:

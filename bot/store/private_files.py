@@ -5,10 +5,12 @@ A symlink would lead a write to another file, and opening a FIFO waits for its o
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from bot.core.errors import StoreError
 
@@ -69,6 +71,19 @@ def read_private_file(path: Path, max_bytes: int = -1) -> bytes:
     """Return the content of a private file, at most ``max_bytes`` of it; raises as ``open_private_file``."""
     with os.fdopen(open_private_file(path, os.O_RDONLY), "rb") as file:
         return file.read(max_bytes)
+
+
+def read_private_json(path: Path, max_bytes: int = -1) -> dict[str, Any]:
+    """Read an object as JSON; raises as ``read_private_file``, and ValueError, also for one nested too deeply."""
+    try:
+        found = json.loads(read_private_file(path, max_bytes))
+    except RecursionError:
+        message = "it is nested too deeply"
+        raise ValueError(message) from None
+    if not isinstance(found, dict):
+        message = "it is no JSON object"
+        raise ValueError(message)  # noqa: TRY004 - as for any other text that is not what was written
+    return found
 
 
 def write_private_file(path: Path, content: bytes, *, durable: bool = True) -> None:

@@ -89,7 +89,7 @@ def rate_usage_from_text(name: str, body: str) -> RateUsage:
             paused_s=float(plain["paused_s"]),
             spacing_s=float(plain["spacing_s"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         message = (
             f"the usage of the rate limit {name} cannot be read ({error!r}); wait a day, then delete its row of "
             "rate_usage"

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bot.core.errors import StoreError
-from bot.store.private_files import read_private_file, replace_private_file
+from bot.store.private_files import read_private_json, replace_private_file
 
 FILE_NAME = "reported_outcomes.json"
 
@@ -48,7 +48,7 @@ class ReportedOutcomes:
 def load_reported_outcomes(folder: Path) -> ReportedOutcomes:
     """Load the saved outcomes; a missing or invalid file gives an empty record."""
     try:
-        saved = json.loads(read_private_file(folder / FILE_NAME))
+        saved = read_private_json(folder / FILE_NAME)
         seen = _read_times(saved["seen"])
         return ReportedOutcomes(texts=_read_texts(saved["texts"]), withdrawn=_read_times(saved["withdrawn"]), seen=seen)
     except (OSError, StoreError, ValueError, TypeError, LookupError, AttributeError):

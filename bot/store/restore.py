@@ -33,7 +33,7 @@ from bot.store.backups import (
 from bot.store.database import instance_lock, open_reader, open_writer, translate_errors
 from bot.store.folder_identity import IDENTITY_FILE
 from bot.store.migrations import migration_checksums, require_known_migrations
-from bot.store.private_files import read_private_file, replace_private_file, sync_to_disk
+from bot.store.private_files import read_private_json, replace_private_file, sync_to_disk
 
 # This many backups are named where a ledger was lost.
 MAX_LISTED_BACKUPS = 5
@@ -80,7 +80,7 @@ def finish_restore(path: Path) -> None:
     with translate_errors(path):
         if not os.path.lexists(listed):
             return
-        todo = json.loads(read_private_file(listed))
+        todo = _read_json(listed, "books", "stamp")
         # A listed book without an incoming copy was already installed before the interruption.
         replaced = [
             book
@@ -143,7 +143,7 @@ def read_restore_mark(path: Path) -> RestoreRecord | None:
     with translate_errors(mark):
         if not os.path.lexists(mark):
             return None
-        raw = json.loads(read_private_file(mark))
+        raw = _read_json(mark, "backup", "replaced", "at", "books")
     return RestoreRecord(
         backup=Path(raw["backup"]),
         replaced=None if raw["replaced"] is None else Path(raw["replaced"]),
@@ -247,6 +247,18 @@ def _write_restore_mark(path: Path, done: RestoreRecord) -> None:
     replaced = None if done.replaced is None else str(done.replaced)
     content = {"backup": str(done.backup), "replaced": replaced, "at": done.at.isoformat(), "books": [*done.books]}
     _write_json(restore_mark_path(path), content)
+
+
+def _read_json(path: Path, *keys: str) -> dict[str, Any]:
+    try:
+        found = read_private_json(path)
+    except ValueError as error:
+        message = f"{path} cannot be read ({error}); restore the backup again: foxcast db restore NAME"
+        raise StoreError(message) from error
+    if missing := [key for key in keys if key not in found]:
+        message = f"{path} lacks {', '.join(missing)}; restore the backup again: foxcast db restore NAME"
+        raise StoreError(message)
+    return found
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -269,10 +269,14 @@ _ACCOUNTS = (
   loan real not null default 0,
   owed real not null default 0,
   elsewhere real not null default 0,
-  until text not null default ''
+  until text not null default '',
+  transfers real not null default 0,
+  unconfirmed real not null default 0
 ) strict
 """,
-    "create index account_reading_by_account on account_reading (venue, account, paper, at, equity)",
+    """create index account_reading_by_account
+  on account_reading (venue, account, paper, at, equity, transfers, unconfirmed)
+""",
     """create table payout (
   venue text not null,
   account text not null,

@@ -29,7 +29,7 @@ SESSION_S = 12 * 3600.0
 MAX_SESSIONS = 100
 # Guessing is hopeless at 256 bits; this keeps the attempts from using the processor.
 FAILED_LOGIN_DELAY_S = 1.0
-LOGIN_PATH, ASSET_PREFIX = "/login", "/assets/"
+LOGIN_PATH, ASSET_PREFIX, API_PREFIX = "/login", "/assets/", "/api/"
 REFUSAL_HEADERS: Mapping[str, str] = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -114,10 +114,13 @@ class AccessGate:
     def _find_refusal(self, request: Request) -> Response | None:
         if self.token is not None and has_bearer_token(request, self.token):
             return None
+        if request.url.path.startswith(API_PREFIX) and "authorization" in request.headers:
+            return None  # the token of a caller, which the API knows
         if not self._is_known_host(request.headers.get("host", "")):
             text = "this name is unknown here; add it to [web] hosts, or use the address of the server\n"
             return PlainTextResponse(text, 400, dict(REFUSAL_HEADERS))
-        is_open = self.token is None or request.url.path == LOGIN_PATH or request.url.path.startswith(ASSET_PREFIX)
+        path = request.url.path
+        is_open = self.token is None or path == LOGIN_PATH or path.startswith((ASSET_PREFIX, API_PREFIX))
         if is_open or self.sessions.find(request.cookies.get(cookie_name(request))) is not None:
             return None
         if "text/html" in request.headers.get("accept", ""):

@@ -18,7 +18,9 @@ from bot.core.errors import StoreError
 from bot.core.redaction import redact_foreign_message
 from bot.store.heartbeat import DaemonCondition
 from bot.web.access import AccessGate, SessionStore
+from bot.web.api import JsonApi
 from bot.web.dashboard import dashboard_routes
+from bot.web.live_updates import UpdateStreams
 from bot.web.watched_state import WatchedState
 
 log = structlog.get_logger(__name__)
@@ -26,14 +28,21 @@ log = structlog.get_logger(__name__)
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-def create_web_app(state: WatchedState, *, token: str | None, hosts: Collection[str] = ()) -> Starlette:
+def create_web_app(
+    state: WatchedState, *, token: str | None, hosts: Collection[str] = (), api: JsonApi | None = None
+) -> Starlette:
     """Return the application; ``token`` is what every request must carry, None for any program of this machine.
 
-    ``hosts`` are further names of the server.
+    ``hosts`` are further names of the server. The ``api`` checks the tokens of its callers itself.
+    ``state.close_streams`` of the application is to be called before the server ends: pages that follow the daemon
+    would keep it waiting.
     """
-    sessions = SessionStore(state.clock)
+    sessions, streams = SessionStore(state.clock), UpdateStreams(state.folder, state.config.state, state.clock)
     gate = Middleware(AccessGate, token=token, sessions=sessions, hosts=frozenset(hosts))
-    return Starlette(routes=[*health_routes(state), *dashboard_routes(state, sessions, token=token)], middleware=[gate])
+    pages = dashboard_routes(state, sessions, streams, token=token)
+    app = Starlette(routes=[*(api.routes() if api else ()), *health_routes(state), *pages], middleware=[gate])
+    app.state.close_streams = streams.close
+    return app
 
 
 def health_routes(state: WatchedState) -> Sequence[Route]:

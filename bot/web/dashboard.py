@@ -22,7 +22,6 @@ from bot.web.page_rendering import PAGE_HEADERS
 from bot.web.question_list_page import show_questions
 from bot.web.question_page import show_question
 from bot.web.record_pages import show_audit, show_jobs
-from bot.web.score_page import show_forecasters
 from bot.web.watched_state import WatchedState
 
 log = structlog.get_logger(__name__)
@@ -33,12 +32,20 @@ ASSET_TYPES: Mapping[str, str] = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+
+
+async def _show_forecasters(context: DashboardContext, request: Request) -> Response:
+    from bot.web.score_page import show_forecasters  # noqa: PLC0415 - numpy, which most servers never need
+
+    return await show_forecasters(context, request)
+
+
 PageHandler = Callable[[DashboardContext, Request], Awaitable[Response]]
 _HANDLERS: Mapping[str, PageHandler] = {
     "/": show_now,
     "/questions": show_questions,
     "/question": show_question,
-    "/forecasters": show_forecasters,
+    "/forecasters": _show_forecasters,
     "/portfolio": show_portfolio,
     "/costs": show_costs,
     "/audit": show_audit,
@@ -54,7 +61,9 @@ _FORMS: Mapping[str, PageHandler] = {
 }
 
 
-def dashboard_routes(state: WatchedState, sessions: SessionStore, *, token: str | None) -> Sequence[Route]:
+def dashboard_routes(
+    state: WatchedState, sessions: SessionStore, streams: UpdateStreams, *, token: str | None
+) -> Sequence[Route]:
     """Return the routes of all pages; ``token`` is that of the server."""
     files = {path.name: path.read_bytes() for path in sorted(ASSET_FOLDER.iterdir()) if path.suffix in ASSET_TYPES}
     context = DashboardContext(
@@ -66,7 +75,6 @@ def dashboard_routes(state: WatchedState, sessions: SessionStore, *, token: str 
     )
     pages = [Route(path, partial(_show_page, context, handler)) for path, handler in _HANDLERS.items()]
     forms = [Route(path, partial(_show_page, context, one), methods=["POST"]) for path, one in _FORMS.items()]
-    streams = UpdateStreams(state.folder, state.config.state, state.clock)
     return [*pages, *forms, Route(EVENTS_PATH, streams.respond), Route("/assets/{name}", partial(_send_asset, files))]
 
 

@@ -5,7 +5,7 @@ What changed is not said: a page asks for itself again, and gets what its viewer
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from starlette.requests import Request
@@ -32,6 +32,11 @@ class UpdateStreams:
     state: Path
     clock: Clock
     count: int = 0
+    _closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def close(self) -> None:
+        """End all streams, so that the server need not wait for them."""
+        self._closing.set()
 
     async def respond(self, request: Request) -> Response:
         """Answer with a stream, or with 204 where too many are open: a browser does not ask again then."""
@@ -47,7 +52,8 @@ class UpdateStreams:
             seen, quiet = await asyncio.to_thread(self._read_times), 0
             yield "retry: 5000\n\n"
             while not await request.is_disconnected():
-                await self.clock.sleep(POLL_S)
+                if await self._is_closed_after(POLL_S):
+                    return
                 found = await asyncio.to_thread(self._read_times)
                 quiet = 0 if found != seen else quiet + 1
                 if found != seen:
@@ -57,6 +63,16 @@ class UpdateStreams:
                 seen = found
         finally:
             self.count -= 1
+
+    async def _is_closed_after(self, seconds: float) -> bool:
+        """Wait so long, or until the server ends; return whether it does."""
+        waits = [asyncio.create_task(one) for one in (self._closing.wait(), self.clock.sleep(seconds))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+        return self._closing.is_set()
 
     def _read_times(self) -> tuple[tuple[int, int], ...]:
         """Return time and size of each file that changes with what pages show."""

@@ -8,7 +8,7 @@ from plugins.metaculus.api_records import MetaculusAccountRecord, MetaculusTourn
 from plugins.metaculus.question_names import SETTINGS_TABLE
 from plugins.metaculus.reader import FORECASTING_PERMISSIONS
 from plugins.metaculus.settings import MetaculusSettings
-from plugins.metaculus.tournaments import unknown_tournament_reason
+from plugins.metaculus.tournaments import describe_successors, unknown_tournament_reason
 
 FORECASTING_ENABLED = "enabled"
 
@@ -47,7 +47,9 @@ async def _check_tournaments(settings: MetaculusSettings, client: MetaculusClien
         except NotFoundError:
             missing.append(await unknown_tournament_reason(client, name))
             continue
-        tournaments.append(_describe_tournament(name, found))
+        over = found.is_ongoing is False
+        successor = await describe_successors(client, found.slug or str(name)) if over else ""
+        tournaments.append(", ".join(filter(None, (_describe_tournament(name, found), successor))))
     if missing and not tournaments:
         raise RequestRejectedError("; ".join(missing))
     return [*tournaments, *missing]

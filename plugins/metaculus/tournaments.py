@@ -3,6 +3,7 @@
 Source: docs/facts/metaculus.md#other and #scores. A leaderboard also has the entry of the requesting account.
 """
 
+import re
 from collections.abc import Sequence
 
 import structlog
@@ -19,6 +20,7 @@ from plugins.metaculus.api_client import MetaculusClient
 from plugins.metaculus.api_records import MetaculusLeaderboardRecord, MetaculusTournamentRecord, parse_record
 from plugins.metaculus.question_names import SETTINGS_TABLE
 
+_SEASON = re.compile(r"spring|summer|fall|autumn|winter|q[1-4]|\d+|[a-z]{1,3}\d{2,4}")
 log = structlog.get_logger(__name__)
 
 
@@ -41,12 +43,39 @@ async def unknown_tournament_reason(client: MetaculusClient, name: str | int) ->
     except FoxcastError as error:
         log.info("tournaments cannot be listed", error=str(error))
         return message
+    if found := find_successors(str(name), listed):
+        return f"{message}; its successor may be {' or '.join(f'{one.slug} ({one.name})' for one in found)}"
     titles = {word: one for one in listed for word in (one.slug or "", one.name, str(one.id)) if word}
     similar = dict.fromkeys(titles[word].slug or str(titles[word].id) for word in nearest_names(str(name), titles))
     names = {one.slug or str(one.id): one.name for one in listed}
     return (
         f"{message}; similar names: {', '.join(f'{slug} ({names[slug]})' for slug in similar)}" if similar else message
     )
+
+
+def find_successors(name: str, listed: Sequence[MetaculusTournamentRecord]) -> tuple[MetaculusTournamentRecord, ...]:
+    """Return the tournaments under way whose slugs differ from the name in season and year alone, newest first."""
+    stem = _season_stem(name)
+    found = [
+        one for one in listed if one.is_ongoing and one.slug not in {None, name} and _season_stem(one.slug) == stem
+    ]
+    return tuple(sorted(found, key=lambda one: one.id, reverse=True)) if stem else ()
+
+
+async def describe_successors(client: MetaculusClient, name: str) -> str:
+    """Return the successors of a tournament that has ended, for a person; "" if the site lists none, or nothing."""
+    try:
+        listed = [parse_record(MetaculusTournamentRecord, raw, "a tournament") for raw in await client.tournaments()]
+    except FoxcastError as error:
+        log.info("tournaments cannot be listed", error=str(error))
+        return ""
+    found = find_successors(name, listed)
+    return f"its successor is {' or '.join(f'{one.slug} ({one.name})' for one in found)}" if found else ""
+
+
+def _season_stem(slug: str | None) -> str:
+    """Return a slug without seasons, quarters and numbers."""
+    return "-".join(part for part in (slug or "").lower().split("-") if not _SEASON.fullmatch(part))
 
 
 async def read_contest_standings(client: MetaculusClient, tournaments: Sequence[str | int]) -> list[ContestStanding]:

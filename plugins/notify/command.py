@@ -9,9 +9,10 @@ import json
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -31,6 +32,8 @@ READ_BYTES = 65_536
 
 class CommandSettings(PluginSettings):
     """Which program is run, with which arguments."""
+
+    programs: ClassVar[Sequence[str]] = ("run",)
 
     run: tuple[str, ...] = Field(min_length=1)
     """The program and its arguments, such as `["/usr/local/bin/page-me", "--urgent"]`; without a `/` it is searched in

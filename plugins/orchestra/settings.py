@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from bot.api import PluginSettings, ProbabilityMargin
+from bot.api import LocalPath, PluginSettings, ProbabilityMargin, check_prompt_folder
+from plugins.orchestra.subagent_kinds import KIND_NAMES, PROMPT_PACKAGE, parse_kind
 
 # A part of the name of a role.
 RoleWord = Annotated[str, Field(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$", max_length=30)]
+
+
+def _require_prompts(folder: Path) -> Path:
+    """Return the folder if its files can replace the shipped ones; a kind of subagent also needs its head."""
+    check_prompt_folder(PROMPT_PACKAGE, folder)
+    for name in KIND_NAMES:
+        path = folder / "kinds" / f"{name}.txt"
+        if path.is_file():
+            parse_kind(name, path.read_text(encoding="utf-8"), where=str(path))
+    return folder
+
+
+PromptFolder = Annotated[LocalPath, AfterValidator(_require_prompts)]
 
 
 class OrchestraSettings(PluginSettings):
@@ -27,6 +42,9 @@ class OrchestraSettings(PluginSettings):
         "tokens": "total_agent_tokens",
         "turns": "total_agent_steps",
     }
+
+    prompts: PromptFolder | None = None
+    """A folder of prompt files that replace those of the same name; unset: the prompts that come with the plugin."""
 
     steps: int = Field(default=14, ge=2, le=100)
     """Steps of the orchestrator in one trial."""

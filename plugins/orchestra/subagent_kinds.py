@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from bot.api import CRITIC_PROMPT, Question, join_prompt_sources, judging_name, load_template
+from bot.api import (
+    CRITIC_PROMPT,
+    Question,
+    current_prompt_folder,
+    join_prompt_sources,
+    judging_name,
+    load_template,
+)
 from plugins.orchestra.shared_memory import MemoryCategory
 
 PROMPT_PACKAGE = "plugins.orchestra"
@@ -35,11 +43,16 @@ class SubagentKind:
         return tuple(name for name in available if self.tools is None or name in self.tools)
 
 
-@cache
 def load_kinds() -> Mapping[str, SubagentKind]:
-    """Return all kinds by name, in the order in which they are shown."""
+    """Return all kinds by name, in the order in which they are shown, with the prompt files in use."""
+    return _load_kinds(current_prompt_folder())
+
+
+@cache
+def _load_kinds(folder: Path | None) -> Mapping[str, SubagentKind]:
     own = SubagentKind(name=CUSTOM_KIND, summary="does what your instructions say, and nothing else")
-    return {**{name: _load_kind(name) for name in KIND_NAMES}, CUSTOM_KIND: own}
+    texts = {name: load_template(PROMPT_PACKAGE, f"kinds/{name}", folder).template for name in KIND_NAMES}
+    return {**{name: parse_kind(name, text, where=name) for name, text in texts.items()}, CUSTOM_KIND: own}
 
 
 def list_kinds_text() -> str:
@@ -55,12 +68,23 @@ def prompt_version(question: Question) -> str:
     return join_prompt_sources(PROMPT_PACKAGE, *own, *kinds, shared=shared, compacts=True)
 
 
-def _load_kind(name: str) -> SubagentKind:
-    head, _, text = load_template(PROMPT_PACKAGE, f"kinds/{name}").template.partition(_HEAD_ENDS)
-    fields = dict(line.split(": ", 1) for line in head.splitlines())
-    tools = {"*": None, "-": ()}.get(fields["tools"], tuple(fields["tools"].split(", ")))
-    forecasts = fields.get("forecasts") == "yes"
-    category = MemoryCategory(fields["reports"])
+def parse_kind(name: str, text: str, *, where: str) -> SubagentKind:
+    """Return the kind that a file describes; raises ValueError for a file without a complete head."""
+    head, _, body = text.partition(_HEAD_ENDS)
+    fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
+    if missing := [key for key in ("summary", "tools", "reports") if key not in fields]:
+        message = f"{where}: the head above ---- has no line {missing[0]}: ...; copy it from the shipped file"
+        raise ValueError(message)
+    try:
+        category = MemoryCategory(fields["reports"])
+    except ValueError:
+        message = f"{where}: reports: should be one of {', '.join(MemoryCategory)}"
+        raise ValueError(message) from None
     return SubagentKind(
-        name=name, summary=fields["summary"], text=text, tools=tools, forecasts=forecasts, category=category
+        name=name,
+        summary=fields["summary"],
+        text=body,
+        tools={"*": None, "-": ()}.get(fields["tools"], tuple(fields["tools"].split(", "))),
+        forecasts=fields.get("forecasts") == "yes",
+        category=category,
     )

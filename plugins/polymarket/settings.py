@@ -1,6 +1,6 @@
 """The settings of this venue; every field is explained by the text below it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -116,6 +116,8 @@ class PolymarketTradingSettings(PolymarketReadingSettings):
 
 class PolymarketSettings(PolymarketTradingSettings):
     """All settings of the venue; those of the account are only used if it is live."""
+
+    programs: ClassVar[Sequence[str]] = ("signer_python",)
 
     renamed_keys: ClassVar[Mapping[str, str]] = {
         "book_age_s": "max_book_age_s",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from bot.api import AnswerFields, AnswerSettings, FoxcastError, ProbabilityMargin
+from bot.api import AnswerFields, AnswerSettings, FoxcastError, LocalPath, ProbabilityMargin, check_prompt_folder
 from plugins.society.interventions import ScenarioInterventions, apply_interventions
 from plugins.society.scenario import JURY, MOST_JURORS, CourtScenario, MoveAction, PlacedMove, expand_loops
 from plugins.society.scenario_files import load_shipped_scenario, parse_scenario, read_scenario_file
@@ -17,12 +18,18 @@ from plugins.society.vote_pooling import VoteAggregate
 _FILE_SUFFIXES = (".toml", ".json")
 
 
+PromptFolder = Annotated[LocalPath, AfterValidator(partial(check_prompt_folder, "plugins.society"))]
+
+
 class CourtSettings(AnswerFields):
     """The scenario and the bounds of one court. N rollouts are N ``trials`` of the forecaster's table."""
 
     renamed_keys: ClassVar[Mapping[str, str]] = {
         "chunks": "max_chunks",
     }
+
+    prompts: PromptFolder | None = None
+    """A folder of prompt files that replace those of the same name; unset: the prompts that come with the plugin."""
 
     scenario_text: str = ""
     """The text of the scenario file; filled in by the program, so that a forecast can be replayed after the file

@@ -1,11 +1,14 @@
 """The settings of the single agent: [forecasters.solo.settings]. Code enforces them, not the prompt."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from functools import partial
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from bot.api import AnswerFields, AnswerSettings, ProbabilityMargin
+from bot.api import AnswerFields, AnswerSettings, LocalPath, ProbabilityMargin, check_prompt_folder
+
+PromptFolder = Annotated[LocalPath, AfterValidator(partial(check_prompt_folder, "plugins.solo"))]
 
 
 class SoloSettings(AnswerFields):
@@ -22,6 +25,9 @@ class SoloSettings(AnswerFields):
         "window_days": "reuse_days",
         "words": "max_words",
     }
+
+    prompts: PromptFolder | None = None
+    """A folder of prompt files that replace those of the same name; unset: the prompts that come with the plugin."""
 
     steps: int = Field(default=15, ge=1, le=100)
     """Steps of one trial."""

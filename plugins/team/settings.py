@@ -4,11 +4,20 @@ Config gives each member its model by the roles team_1 to team_5, team and main.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from bot.api import AnswerFields, AnswerSettings, PluginSettings, PoolingMethod, ProbabilityMargin
+from bot.api import (
+    AnswerFields,
+    AnswerSettings,
+    LocalPath,
+    PluginSettings,
+    PoolingMethod,
+    ProbabilityMargin,
+    check_prompt_folder,
+)
 
 MOST_MEMBERS = 5
 # The requests to a member in a joint step, in order: a message, thoughts, a plan, and notes.
@@ -67,6 +76,9 @@ DEFAULT_GOALS = (
 )
 
 
+PromptFolder = Annotated[LocalPath, AfterValidator(partial(check_prompt_folder, "plugins.team"))]
+
+
 class TeamSettings(AnswerFields):
     """The size, the work and the limits of a team.
 
@@ -84,6 +96,9 @@ class TeamSettings(AnswerFields):
         "past": "shown_actions",
         "people": "human_members",
     }
+
+    prompts: PromptFolder | None = None
+    """A folder of prompt files that replace those of the same name; unset: the prompts that come with the plugin."""
 
     members: int = Field(default=3, ge=1, le=MOST_MEMBERS)
     """Number of members."""

@@ -117,7 +117,8 @@ def test_a_watcher_sees_health_and_metrics_of_a_daemon_over_http(tmp_path: Path)
     with daemon(foxcast) as process, httpx.Client(timeout=PATIENCE_S) as client:
         assert process.stderr is not None
         lines = (json.loads(line) for line in process.stderr if line.startswith("{"))
-        address = next(line["address"] for line in lines if line["event"] == "health and metrics")
+        root = next(line["address"] for line in lines if line["event"] == "dashboard, health, metrics and API")
+        address = f"{root}healthz"
         # What it logs from here on must not fill the pipe.
         threading.Thread(target=process.stderr.read, daemon=True).start()
         end = time.monotonic() + PATIENCE_S

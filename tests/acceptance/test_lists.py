@@ -3,7 +3,9 @@
 import csv
 import io
 import os
+import sqlite3
 import subprocess
+from contextlib import closing
 
 import pytest
 
@@ -108,6 +110,19 @@ def test_the_shell_completes_commands_and_options(foxcast: FoxcastInstallation) 
 
     assert complete("foxcast qu") == ["questions"]
     assert complete("foxcast questions --so") == ["--sort", "--source"]
+
+
+def test_a_ledger_that_was_killed_before_a_migration_is_one_line_everywhere(
+    new_installation: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    folder = new_installation.folder / "state" / "paper"
+    folder.mkdir(parents=True)
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as database, database:
+        database.execute("create table _sqlite_migrations (migration_set text, name text, applied_at text)")
+    for command in (("db", "check"), ("status",), ("questions",)):
+        assert run_command(new_installation, *command).is_refusal(5, "older than this Foxcast", "foxcast run --once")
+    assert run_command(new_installation, "run", "--once").code == 0
+    assert run_command(new_installation, "db", "check").code == 0
 
 
 def test_a_short_option_shows_help(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:

@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from bot.app.app import open_app
+from bot.config.loader import load_config
+from bot.core.clock import SystemClock
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.forecasting.forecast_run import NoAnswerError, begin_forecast
+from bot.plugin_system.registry import load_registry
+from bot.testing.model_server import ScriptedModelServer
 from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, installed
+from tests.acceptance.scripted_installation import searching
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKING = ("blf", "court", "team", "solo", "orchestra")
@@ -63,8 +72,6 @@ def test_what_has_no_prompts_or_no_such_file_is_refused(
     assert run_command(forecasters, "prompts", "show", "baseline").is_refusal(8, "baseline", "asks no model")
     assert run_command(forecasters, "prompts", "show", "nobody").is_refusal(8, "nobody", "blf")
     assert run_command(forecasters, "prompts", "show", "blf", "lop.txt").is_refusal(8, "lop.txt", "loop.txt")
-    assert run_command(forecasters, "prompts", "copy", "court", str(tmp_path / "x")).is_refusal(2, "no setting prompts")
-    assert not (tmp_path / "x").exists()
 
 
 def test_a_folder_that_cannot_be_written_and_a_plugin_without_a_folder_are_refused(
@@ -76,3 +83,80 @@ def test_a_folder_that_cannot_be_written_and_a_plugin_without_a_folder_are_refus
     (tmp_path / "lone.py").write_text(LONE)
     forecasters.config.write_text('plugins = ["lone"]\nplugin_files = ["lone.py"]\n')
     assert run_command(forecasters, "prompts", "show", "lone").is_refusal(8, "lone has no prompt files")
+
+
+MARK = "Remember the heron."
+MODEL = """
+[models.openai_compatible.settings.endpoints.here]
+base_url = "{server}"
+[llm.roles.main]
+model = "openai_compatible:here/scripted"
+[llm.models."openai_compatible:here/scripted"]
+free = true
+[forecasters.{name}]
+trials = 1
+[forecasters.{name}.settings]
+prompts = "mine"
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ASKING)
+async def test_a_changed_prompt_reaches_the_model_and_is_on_record(
+    name: str, forecasters: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    assert run_command(forecasters, "prompts", "copy", name, "mine").code == 0
+    for path in (forecasters.folder / "mine").rglob("*.txt"):
+        path.write_text(f"{path.read_text()}{MARK}\n")
+    async with ScriptedModelServer(searching(0, probability=0.6)) as server:
+        plugins = CONFIG.replace('"baseline"', '"baseline", "openai_compatible"')
+        forecasters.config.write_text(plugins + MODEL.format(name=name, server=server.base_url))
+        config = load_config(forecasters.config)
+        question = Question(
+            ref=QuestionRef("file", "rain"), title="Will it rain?", shape=BinaryShape(), targets=(Target(),)
+        )
+        async with open_app(config, load_registry(config), clock=SystemClock(), only=(name,)) as app:
+            await app.ledger.questions.record([question], seen_at=app.clock.now())
+            run = await begin_forecast(app.forecast_context, app.forecasters[name], question, "a test")
+            try:
+                await run.run()
+            except NoAnswerError:
+                assert name == "court"  # whose moves this script does not know
+            trace = await app.ledger.forecasts.trace(run.running.id)
+            digests = {digest for logged in trace.trials[0].steps for digest in logged.step.observation.documents}
+            texts = [(await app.ledger.documents.get(digest)).content.decode() for digest in sorted(digests)]
+    assert all(any(MARK in str(message) for message in asked.messages) for asked in server.requests)
+    assert server.requests
+    assert any(f"{MARK}\n\n==== " in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text", "words"),
+    [
+        ("team", "head.txt", "Work well.", "the placeholder $"),
+        ("court", "juror.txt", "Vote for $winner.", "unknown placeholder $winner"),
+        ("solo", "sistem.txt", "Answer.", "did you mean system.txt"),
+        ("solo", "system.txt", "It costs $ 5", "write $$"),
+        ("orchestra", "kinds/scout.txt", "Look around.", "the head above ---- has no line summary"),
+        ("orchestra", "kinds/scout.txt", "summary: x\ntools: *\nreports: nowhere\n----\nLook.", "should be one of"),
+    ],
+)
+def test_a_file_that_cannot_replace_the_shipped_one_is_refused_at_the_start(
+    forecasters: FoxcastInstallation, run_command: InProcessCommand, name: str, file: str, text: str, words: str
+) -> None:
+    path = forecasters.folder / "mine" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    forecasters.config.write_text(f'{CONFIG}[forecasters.{name}.settings]\nprompts = "mine"\n')
+    refused = run_command(forecasters, "prompts", "show", name)
+    assert refused.is_refusal(2, file, words)
+
+
+def test_the_list_names_what_was_changed(forecasters: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    assert run_command(forecasters, "prompts", "copy", "solo", "mine").code == 0
+    forecasters.config.write_text(f'{CONFIG}[forecasters.solo.settings]\nprompts = "mine"\n')
+    changed = forecasters.folder / "mine" / "turn.txt"
+    changed.write_text(f"{changed.read_text()}{MARK}\n")
+    listed = run_command(forecasters, "prompts", "list").out
+    assert all(name in listed for name in ASKING)
+    assert listed.count("turn.txt") == listed.count(".txt") == 1

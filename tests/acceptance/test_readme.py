@@ -126,7 +126,7 @@ async def test_one_model_is_connected_as_shown(tmp_path: Path) -> None:
             FOXCAST_SEARCH__BRAVE__SETTINGS__BASE_URL=engine.address,
             FOXCAST_FORECASTERS__BLF__TRIALS="1",
             # All but the encyclopaedia, which is a public server.
-            FOXCAST_PLUGINS='["manifold", "baseline", "blf", "litellm", "brave"]',
+            FOXCAST_PLUGINS='["manifold", "baseline", "blf", "blend", "litellm", "brave"]',
         )
         (tmp_path / "my.toml").write_text(settings_block("Connect one model"))
         await follow(foxcast, ["--config", "my.toml", "run", "--once"])
@@ -136,7 +136,9 @@ async def test_one_model_is_connected_as_shown(tmp_path: Path) -> None:
             if one["title"] == TITLE
         ]
         shown = json.loads((await follow(foxcast, ["--config", "my.toml", "show", question, "--json"])).out)
-        [forecast] = [one["id"] for one in shown["forecasts"] if one["forecaster"] == "blf"]
+        made = {one["forecaster"]: one["id"] for one in shown["forecasts"]}
+        assert {*made} == {"blend", "blf", "baseline"}
+        forecast = made["blend"]
         for words in console_commands("Connect one model"):
             placed = [{"ID": question, "FORECAST": forecast}.get(word, word) for word in words]
             await follow(foxcast, placed)

@@ -26,6 +26,12 @@ def foxcast_commands() -> list[CommandSpec]:
     return [CommandSpec(name="trap", summary="A trap", run=trap)]
 """
 CONFIG = 'plugins = ["trap", "baseline"]\nplugin_files = ["trap.py"]\n'
+SIGNER = """
+[venues.polymarket]
+forecasters = ["baseline"]
+[venues.polymarket.settings]
+signer_python = "./trap"
+"""
 READ_ONLY = (
     ["--version"],
     ["--help"],
@@ -113,6 +119,32 @@ def test_a_person_is_asked_once_per_folder_and_a_new_file_is_asked_again(folder:
     assert folder("trust").code == 0
     assert folder.executions == before
     assert "not trusted" not in folder("plugins").out
+
+
+@pytest.mark.parametrize(
+    ("config", "program"),
+    [
+        ('plugins = ["command"]\n[notifiers.command.settings]\nrun = ["./trap", "--now"]\n', "./trap --now"),
+        (f'plugins = ["polymarket", "baseline"]\n{SIGNER}', "./trap"),
+    ],
+    ids=["notifier", "signer"],
+)
+def test_a_program_that_a_strangers_settings_name_runs_only_once_it_is_trusted(
+    folder: StrangersFolder, config: str, program: str
+) -> None:
+    trap = folder.folder / "trap"
+    trap.write_text("#!/bin/sh\necho executed >>TRACE\n")
+    trap.chmod(0o755)
+    folder.config.write_text(config)
+    for command in (["run", "--once"], ["notify", "test"]):
+        assert folder(*command).is_refusal(2, f"the programs of {folder.folder} are not trusted yet ({program})")
+    assert folder.executions == 0
+    assert f"trusted: {program};" in " ".join(folder("trust").out.split())
+    assert "not trusted" not in folder("notify", "test").err
+    assert "nothing to trust" in folder("trust").out
+    # The trust is for this program with these arguments.
+    folder.config.write_text(config.replace("./trap", "./trap2"))
+    assert folder("notify", "test").is_refusal(2, f"({program.replace('trap', 'trap2')})")
 
 
 def test_a_configuration_that_the_user_names_needs_no_trust(folder: StrangersFolder) -> None:

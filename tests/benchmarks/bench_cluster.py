@@ -70,7 +70,7 @@ def _measure_throughput(forecaster: str, log: str, questions: int, latency_s: fl
             noted = sorted(folder.times(log))
             first, last = noted[len(noted) // 4], noted[3 * len(noted) // 4]
             per_minute = 60 * (3 * len(noted) // 4 - len(noted) // 4) / (last - first)
-            say("cluster", f"{forecaster} {executor}: {per_minute:.0f} a minute ({took:.0f} s with the start)")
+            say("cluster", f"{forecaster} {executor}: {per_minute:.0f} answers a minute ({took:.0f} s with the start)")
 
 
 def _measure_growth(sizes: tuple[int, ...]) -> None:

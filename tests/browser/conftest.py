@@ -75,7 +75,8 @@ def serving(folder: Path) -> Iterator[DashboardServer]:
                 state = WatchedState(
                     config=config, folder=place, ledger=ledger, clock=SystemClock(), clock_skew=lambda: None
                 )
-                async with serve_app(create_web_app(state, token=None), "127.0.0.1", 0) as port:
+                app = create_web_app(state, token=None)
+                async with serve_app(app, "127.0.0.1", 0, before_end=app.state.close_streams) as port:
                     found.append(DashboardServer(f"http://127.0.0.1:{port}", place, question))
                     started.set()
                     await asyncio.to_thread(stop.wait)

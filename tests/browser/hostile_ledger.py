@@ -8,6 +8,8 @@ from typing import Any
 from bot.core.alerts import AlertLevel
 from bot.core.beliefs import Belief, Evidence, Step, StepAction, StepObservation
 from bot.core.forecasts import Trial, TrialEnd
+from bot.core.orders import Account, ContractSide, Position
+from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.permissions import ApprovalState, SubmissionApproval
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
 from bot.core.questions import CrowdForecast, Question
@@ -57,8 +59,11 @@ async def write_hostile_ledger(ledger: Ledger, folder: Path, now: datetime) -> Q
     await ledger.questions.record([moved], seen_at=now + timedelta(seconds=2))
     await _ask_choice(story, now)
     resolved = await story.ask("resolved", **{**texts, "closes_at": now - timedelta(days=1)})
-    done = await story.forecast(resolved, 0.8, forecaster="fox", now=now - timedelta(days=2), cutoff=now)
-    await story.resolve(resolved, 1.0)
+    before = now - timedelta(days=2)
+    for name in ("fox", "baseline", ATTACKS[1]):
+        done = await story.forecast(resolved, 0.8, forecaster=name, now=before, cutoff=before)
+    outcome = Resolution(ref=resolved.ref, target="outcome", outcome=BinaryOutcome(1.0), resolved_at=now)
+    await ledger.resolutions.record([outcome], seen_at=now)
     await ledger.submissions.decide(forecast_id=done.id, decision=story.order(done), at=now)
     await story.begin(await story.ask("running", **texts), forecaster="fox", now=now, cutoff=now, why=ATTACK)
     await ledger.calls.reserve(story.reservation(model=ATTACKS[0], forecaster=ATTACKS[1], role=ATTACKS[2]))
@@ -120,6 +125,12 @@ async def _add_records(ledger: Ledger, forecast: str, now: datetime) -> None:
     )
     await ledger.permissions.write(lambda database: permissions.request_approval(database, approval))
     await ledger.events.add_event("alert", ATTACK, at=now)
+    held = Position(
+        ref=None, contract=ATTACKS[1], leg=ContractSide.YES, shares=9.0, paid=4.0, mark=0.5, option=ATTACKS[2]
+    )
+    for hours in (2, 1):
+        account = Account(at=now - timedelta(hours=hours), currency="COIN", cash=100.0 + hours, positions=(held,))
+        await ledger.readings.add("lantern", "default", account, paper=True)
     await ledger.events.job_run(ATTACKS[1], started_at=now, ended_at=now, ok=False, detail=ATTACK)
     alert = AlertRecord(key=f"job:{ATTACKS[1]}", level=AlertLevel.CRITICAL, text=ATTACK, opened_at=now)
     await ledger.alerts.record(opened=[alert], closed=(), notifications=(), at=now)

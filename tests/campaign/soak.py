@@ -1,14 +1,13 @@
 """Long quiet work with memory, files and tasks flat: simulated hours, or minutes of ``foxcast run`` itself.
 
 The real daemon forecasts, submits on paper, resolves, scores and backs up the sample rounds with a pass of each job
-every few seconds, so that an hour of it is weeks of work.
+every few seconds, so that an hour of it is weeks of work, while its dashboard is open and alerts go to a program.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-import os
 import re
 import signal
 import socket
@@ -18,13 +17,14 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import structlog
 
-from tests.crash.kill_scenario import CONFIG, FOXCAST
+from tests.crash.kill_scenario import CONFIG, FOXCAST, clean_environment
 from tests.simulation.full_system.plan import SimulationPlan
 from tests.simulation.full_system.simulation import run_simulation
 
@@ -33,7 +33,15 @@ EVERY_S, START_S = 5.0, 20.0
 # how late the loop may be, which waits for a processor that it shares.
 MORE_MB, MORE_FILES, MOST_LAG_S = 12.0, 8, 0.5
 SOAK_SEED = 30_001
-WEB = '\n[web]\nlisten = "127.0.0.1:{port}"\n'
+# With the dashboard open, and alerts to a program.
+WEB = """
+[web]
+listen = "127.0.0.1:{port}"
+[notifiers.command.settings]
+run = ["/bin/cat"]
+"""
+PAGES = ("/", "/questions", "/forecasters", "/portfolio", "/costs", "/audit", "/jobs", "/metrics", "/healthz/live")
+STREAMS = 3
 _LAG = re.compile(r'event_loop_lag_seconds\{statistic="p99"\} (\S+)')
 
 
@@ -52,19 +60,23 @@ def soak_real(minutes: float, folder: Path) -> tuple[list[SoakReading], str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    config = CONFIG.format(source='"sample"', rounds='"all"') + WEB.format(port=port)
+    config = CONFIG.replace('"baseline"]', '"baseline", "command"]', 1).format(source='"sample"', rounds='"all"')
+    config += WEB.format(port=port)
     (folder / "config.toml").write_text(config, encoding="utf-8")
     command: list[str | Path] = [FOXCAST, "--config", folder / "config.toml", "run"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")}
+    environment = clean_environment()
     with (folder / "stderr.txt").open("wb") as stderr:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)
     readings: list[SoakReading] = []
     try:
         end = time.monotonic() + minutes * 60.0
         time.sleep(min(START_S, minutes * 15.0))
-        while time.monotonic() < end and process.poll() is None:
-            readings.append(_read_process(process.pid, port))
-            time.sleep(EVERY_S)
+        with ExitStack() as streams:
+            for _ in range(STREAMS):
+                streams.enter_context(urllib.request.urlopen(f"http://127.0.0.1:{port}/events", timeout=30.0))
+            while time.monotonic() < end and process.poll() is None:
+                readings.append(_read_process(process.pid, port))
+                time.sleep(EVERY_S)
         code = process.poll()
     finally:
         process.send_signal(signal.SIGTERM)
@@ -79,8 +91,11 @@ def _read_process(process_id: int, port: int) -> SoakReading:
     place = Path("/proc") / str(process_id)
     status = (place / "status").read_text(encoding="ascii")
     memory, threads = re.search(r"VmRSS:\s+(\d+)", status), re.search(r"Threads:\s+(\d+)", status)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30.0) as answer:
-        lag = _LAG.search(answer.read().decode())
+    texts = {}
+    for page in PAGES:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=30.0) as answer:
+            texts[page] = answer.read().decode()
+    lag = _LAG.search(texts["/metrics"])
     return SoakReading(
         memory_mb=int(memory[1]) / 1024.0 if memory else 0.0,
         files=len([*(place / "fd").iterdir()]),

@@ -103,7 +103,7 @@ class KillScenario:
                 [FOXCAST, "--config", self.folder / "config.toml", "run"],
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
-                env={name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")},
+                env=clean_environment(),
             )
             try:
                 process.wait(timeout=seconds)
@@ -114,6 +114,14 @@ class KillScenario:
         text = (self.folder / "stderr.txt").read_text(encoding="utf-8")
         message = f"the daemon ended by itself with {process.returncode}: {text[-2000:]}"
         raise InvariantViolation(message)
+
+    def run_once(self) -> None:
+        """Let one pass of everything run to its end; raises Violation if it fails."""
+        command: list[str | Path] = [FOXCAST, "--config", self.folder / "config.toml", "run", "--once"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=clean_environment())
+        if done.returncode != 0:
+            message = f"foxcast run --once ended with {done.returncode}: {done.stderr[-2000:]}"
+            raise InvariantViolation(message)
 
     def judge(self) -> bool:
         """Check the ledger as it lies on disk; return whether all work is done. Raises Violation."""
@@ -167,6 +175,11 @@ class KillScenario:
         states = dict(database.execute(INTENTS).fetchall())
         require_unchanged(dict.fromkeys(self.acked, "acked"), states, "intent")
         self.acked = {intent for intent, state in states.items() if state == "acked"}
+
+
+def clean_environment() -> dict[str, str]:
+    """Return the environment without settings of Foxcast."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")}
 
 
 def require_unchanged(before: Mapping[str, str], now: Mapping[str, str], what: str) -> None:

@@ -22,7 +22,14 @@ from bot.evaluation.leak_audit import parse_opinions
 from bot.forecasting.agent.parsing import parse_object
 from bot.net.html.extraction import answer_page
 from bot.net.response_body import quote_reply
+from bot.store.audit_log import read_exported_head
+from bot.store.database import last_holder
+from bot.store.folder_identity import check_identity
+from bot.store.heartbeat import read_heartbeat
+from bot.store.rate_usage import rate_usage_from_text
+from bot.store.reported_outcomes import load_reported_outcomes
 from bot.store.requests import pending_cancellations, pending_closings, pending_requests
+from bot.store.restore import finish_restore, read_restore_mark
 from bot.testing.clock import FakeClock
 from bot.testing.http import FixedResponseClient
 from plugins.forecastbench.forecast_set_validator import find_violations
@@ -106,6 +113,33 @@ def test_nothing_from_outside_exhausts_the_stack(source: str, depth: int) -> Non
         refused = read_refused(lambda text=text: READERS[source](text))  # type: ignore[misc]
         # What is not too deep may have a fault in each line.
         assert depth < DEPTHS[-1] or "\n" not in refused
+
+
+# The files of the state folder, by name: what reads them, and what it may answer instead of an error.
+STATE_FILES: Mapping[str, Callable[[Path], object]] = {
+    "heartbeat.json": read_heartbeat,
+    "lock": last_holder,
+    "reported_outcomes.json": load_reported_outcomes,
+    "identity.json": lambda folder: check_identity(folder / "ledger.sqlite"),
+    "audit.head": lambda folder: read_exported_head(folder / "audit.head"),
+    "ledger.sqlite.restored": lambda folder: read_restore_mark(folder / "ledger.sqlite"),
+    "ledger.sqlite.restoring": lambda folder: finish_restore(folder / "ledger.sqlite"),
+    "usage": lambda folder: rate_usage_from_text("venue", (folder / "usage").read_text()),
+}
+REFUSING = {"identity.json", "audit.head", "ledger.sqlite.restored", "ledger.sqlite.restoring", "usage"}
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("name", STATE_FILES)
+def test_a_nested_file_of_the_state_folder_is_one_line_or_as_if_it_were_missing(
+    name: str, depth: int, tmp_path: Path
+) -> None:
+    for text in nested(depth):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+        refused = read_refused(lambda: STATE_FILES[name](tmp_path))
+        assert bool(refused) is (name in REFUSING)
+        assert "\n" not in refused
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

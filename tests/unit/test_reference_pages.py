@@ -1,5 +1,6 @@
 """docs/settings.md and docs/commands.md are what `make docs` writes, and every setting is described."""
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -53,3 +54,9 @@ def test_the_page_of_commands_names_every_command(registry: Registry) -> None:
     page = commands_page(registry)
     expected = [*(f"## foxcast {name}\n" for name in COMMANDS), "## foxcast orders show\n", "## foxcast court\n"]
     assert [line for line in expected if line not in page] == []
+
+
+def test_no_help_text_has_brackets_that_the_terminal_takes_for_markup(registry: Registry) -> None:
+    texts = re.findall(r"(?<![\\\w])\[([a-z_.]+)\](?!\()", commands_page(registry))
+    # The library behind the texts adds this one, and shows it.
+    assert {*texts} <= {"required"}

@@ -36,7 +36,7 @@ def _build_figure(report: TrialReport) -> "Figure":
     (left, right), (receiver, precision) = figure.subplots(2, 2)
     pairs = {name: forecasts_with_outcomes(report.trials, name) for name in report.trials.by_method}
     draw_reliability(left, pairs)
-    _draw_ranking_curves(receiver, precision, {**_crowd_pairs(report.trials), **pairs})
+    _draw_ranking_curves(receiver, precision, pairs, _crowd_pair(report.trials))
     rows = [(str(row["method"]), _main_index(row)) for row in scores.rows]
     for place, (_, cell) in enumerate(rows):
         if isinstance(cell, ScoreInterval) and cell.low is not None and cell.high is not None:
@@ -50,20 +50,26 @@ def _build_figure(report: TrialReport) -> "Figure":
     return figure
 
 
-def _crowd_pairs(table: TrialTable) -> ForecastPairs:
-    """Return the prices of resolved events with their outcomes, as if the crowd were a method."""
+def _crowd_pair(table: TrialTable) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the prices of resolved events, and their outcomes."""
     events = [event for event in table.prices if event in table.resolved]
-    outcomes = [table.resolved[event].outcome or 0.0 for event in events]
-    return {CROWD_METHOD: ([table.prices[event] for event in events], outcomes)}
+    return [table.prices[event] for event in events], [table.resolved[event].outcome or 0.0 for event in events]
 
 
-def _draw_ranking_curves(receiver: "Axes", precision: "Axes", pairs: ForecastPairs) -> None:
-    """Draw the receiver operating characteristic, and precision over recall, of up to six methods."""
-    known = {name: pair for name, pair in pairs.items() if set(pair[1]) == {0.0, 1.0}}
-    for name, colour in zip([*known][-MAX_METHODS_DRAWN:], TRIAL_COLOURS, strict=False):
-        curves = trace_ranking_curves(*known[name])
-        receiver.plot([0.0, *curves.false_alarms], [0.0, *curves.recall], color=colour, linewidth=1.0, label=name)
-        precision.step(curves.recall, curves.precision, where="pre", color=colour, linewidth=1.0, label=name)
+def _draw_ranking_curves(
+    receiver: "Axes", precision: "Axes", pairs: ForecastPairs, crowd: tuple[Sequence[float], Sequence[float]]
+) -> None:
+    """Draw the receiver operating characteristic, and precision over recall, of up to six methods and the crowd."""
+    coloured = dict(zip([*pairs][-MAX_METHODS_DRAWN:], TRIAL_COLOURS, strict=False))
+    for name, (forecasts, outcomes) in {**{name: pairs[name] for name in coloured}, CROWD_METHOD: crowd}.items():
+        if set(outcomes) != {0.0, 1.0}:
+            continue
+        curves = trace_ranking_curves(forecasts, outcomes)
+        colour, dashes = coloured.get(name, "black"), "-" if name in coloured else ":"
+        receiver.plot(
+            [0.0, *curves.false_alarms], [0.0, *curves.recall], dashes, color=colour, linewidth=1.0, label=name
+        )
+        precision.plot(curves.recall, curves.precision, dashes, color=colour, linewidth=1.0, label=name)
     receiver.plot([0.0, 1.0], [0.0, 1.0], color="#6b6b6b", linewidth=1.0, label="chance")
     for axes, title, across, up in (
         (receiver, "Receiver operating characteristic", "share of false alarms", "recall"),

@@ -131,24 +131,44 @@ async def revoke_missing_forecasts(session: AccountSession, row: BatchRow) -> in
 
 
 async def _reconcile_intents(session: AccountSession, row: BatchRow, items: Sequence[IntentRow]) -> int:
+    """Read back intents and settle those that the reading shows; return how many.
+
+    What should be settled by now is read once more before it is marked in doubt, so that one bad reading decides
+    nothing, not even the first after a long pause.
+    """
     histories = await _read_sealed_histories(session, items)
+    settled, unclear = await _settle_by_reading(session, row, items, histories)
+    asked_at = session.clock.now()
+    overdue = [item for item, _ in unclear if asked_at >= _in_doubt_at(item, histories[item.intent.id])]
+    if not overdue:
+        return settled
+    late, still_unclear = await _settle_by_reading(session, row, overdue, histories)
+    for item, receipt in still_unclear:
+        await _mark_in_doubt(session, item, receipt)
+    return settled + late
+
+
+async def _settle_by_reading(
+    session: AccountSession, row: BatchRow, items: Sequence[IntentRow], histories: Mapping[str, _SealedHistory]
+) -> tuple[int, list[tuple[IntentRow, WriteReceipt]]]:
+    """Return how many intents one reading settled, and the others with their receipts."""
     sealed = [one for item in items for one in histories[item.intent.id].sealed]
     batch = await session.build_batch(row, [item.intent for item in items], sealed)
     asked_at = session.clock.now()
     found = receipts_by_intent(await session.submitter.read_submissions(batch))
-    settled = []
+    settled, unclear = [], []
     for item in items:
         receipt = checked_receipt(item.intent, found.get(item.intent.id))
-        history = histories[item.intent.id]
         if receipt.state is IntentState.ACKED or (
-            receipt.state is IntentState.ABSENT and _is_proven_absent(session, item, history, asked_at)
+            receipt.state is IntentState.ABSENT
+            and _is_proven_absent(session, item, histories[item.intent.id], asked_at)
         ):
             settled.append(receipt)
-        elif asked_at >= _in_doubt_at(item, history):
-            await _mark_in_doubt(session, item, receipt)
+        else:
+            unclear.append((item, receipt))
     await halt_on_wrong_fills(session, [item.intent for item in items], settled)
     await session.ledger.submissions.settle(settled, at=session.clock.now(), as_of=asked_at)
-    return len(settled)
+    return len(settled), unclear
 
 
 def _is_proven_absent(session: AccountSession, item: IntentRow, history: _SealedHistory, asked_at: datetime) -> bool:

@@ -144,7 +144,8 @@ def _exit_code(played: DemoResult) -> int:
     if played.signal is not None:
         return SIGNAL_EXIT_CODES[played.signal]
     end = played.exit
-    if end is None or end.is_clean:
+    # The demo's own stop may cut off a job on a busy machine, which is no failure.
+    if end is None or end.is_clean or end.reason is ExitReason.CUT:
         return ExitCode.DONE
     sys.stderr.write(
         f"foxcast: the daemon ended: {replace_invisible(end.reason.value)}: {replace_invisible(end.detail)}\n"

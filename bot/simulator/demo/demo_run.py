@@ -307,7 +307,8 @@ class DemoRun:
 
     def _is_over(self, stop: asyncio.Event) -> bool:
         exit_ = self.result.exit
-        return stop.is_set() or self.result.cut_short or (exit_ is not None and exit_.reason is not ExitReason.ASKED)
+        asked = exit_ is None or exit_.reason in {ExitReason.ASKED, ExitReason.CUT}
+        return stop.is_set() or self.result.cut_short or not asked
 
     def _show_line(self, words: str) -> None:
         self._tell_time()

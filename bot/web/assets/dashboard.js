@@ -2,6 +2,9 @@
 "use strict";
 
 (() => {
+  // On a phone the names of the pages do not fit: show that of this one.
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   const main = document.getElementById("content");
   const note = document.getElementById("live-state");
   const address = main.dataset.live;

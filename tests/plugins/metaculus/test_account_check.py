@@ -1,5 +1,7 @@
 """What is looked at before anything may be written."""
 
+from datetime import timedelta
+
 import pytest
 
 from bot.api import AuthenticationError, RequestRejectedError
@@ -56,3 +58,18 @@ async def test_mc_r8_tournaments_are_looked_up(site: MetaculusFixture) -> None:
 async def test_mc_r8_where_no_tournament_is_there_nothing_goes_live(site: MetaculusFixture) -> None:
     with pytest.raises(RequestRejectedError, match="'nope' does not exist"):
         await check_account(site.set(tournaments=("nope",)).settings, site.place)
+
+
+async def test_a_tournament_that_has_ended_is_named_with_its_successor(site: MetaculusFixture) -> None:
+    ended = site.fake.clock.now() - timedelta(days=1)
+    site.fake.world.add_tournament("summer-futureeval-2026", "FutureEval Summer 2026", close=ended)
+    site.fake.world.add_tournament("spring-futureeval-2026", "FutureEval Spring 2026", close=ended)
+    site.fake.world.add_tournament("futureeval-minis", "FutureEval Minis")
+    site.fake.world.add_tournament("fall-futureeval-2026", "FutureEval Fall 2026")
+    reported = await check_account(site.set(tournaments=("summer-futureeval-2026",)).settings, site.place)
+    (line,) = [one for one in reported if one.startswith("tournament ")]
+    assert "over, or not started" in line
+    assert line.endswith("its successor is fall-futureeval-2026 (FutureEval Fall 2026)")
+    # One whose slug the site no longer knows, too.
+    with pytest.raises(RequestRejectedError, match="its successor may be fall-futureeval-2026"):
+        await check_account(site.set(tournaments=("fall-futureeval-2025",)).settings, site.place)

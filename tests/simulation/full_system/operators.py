@@ -59,8 +59,8 @@ STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
 # A real daemon looks for requests so often; this one is notified of them, and looks by itself far less often.
 HEARD_WITHIN_S = 5.0
-# So many questions are locked at a time at most.
-LOCKED = 12
+# So many questions are locked for hours at a time, at most, and how long it takes until some are, and are not any more.
+LOCKED, LOCKS_EVERY_S, HELD_H = 12, 5.0 * HOUR_S, 6.0
 # How often a kill makes somebody halt or disarm.
 WARY = 1 / 3
 # How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
@@ -70,6 +70,11 @@ LONG_DAYS, NOTICED_AFTER_S = 7.0, 3.0 * HOUR_S
 # After the configuration was changed, so long until somebody arms the venues again.
 CHECKS_CONFIG_S = 4.0 * HOUR_S
 _ASKED = "select id, shown from approval where state = 'asked' order by asked_at, id"
+# Questions with a forecast that waits to be submitted: what a lock keeps back.
+_HELD_QUESTIONS = """
+select distinct f.ref, f.forecaster from decision d join forecast f on f.id = d.forecast
+where d.until is not null and d.at > ? and d.id = (select max(id) from decision where forecast = f.id) order by f.ref
+"""
 _OPEN_QUESTIONS = "select ref, forecaster from schedule where closes_at > ? order by ref, forecaster"
 
 
@@ -99,6 +104,7 @@ class SimulatedOperators:
     _arms_from_s: float = 0.0
     _armed_until: dict[str, datetime] = field(default_factory=dict)
     _locked: list[QuestionRef] = field(default_factory=list)
+    _locked_for_hours: list[QuestionRef] = field(default_factory=list)
     _ahead_s: float = 0.0
     _waiting: Callable[[], object] | None = None
 
@@ -148,6 +154,14 @@ class SimulatedOperators:
                 self.lives.loop.call_later(HEARD_WITHIN_S, self.lives.asked_to_close.set)
                 self.did["position closed"] += 1
 
+    async def lock_questions(self, stream: np.random.Generator) -> None:
+        """Lock some questions for hours, now and then, for ever."""
+        while True:
+            await self.clock.sleep(float(stream.exponential(LOCKS_EVERY_S)))
+            self._lock_some(stream, LOCKED, self._locked_for_hours)
+            await self.clock.sleep(float(stream.exponential(LOCKS_EVERY_S)))
+            self._unlock(self._locked_for_hours)
+
     async def answer_approvals(self, stream: np.random.Generator) -> None:
         """Answer what waits for approval, for ever."""
         while True:
@@ -194,8 +208,9 @@ class SimulatedOperators:
         self.record.saw_act("stop file gone")
         self.stopped_s = self._waiting = None
         self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now()))
-        while self._locked:
-            self._ask(UnlockQuestion(ref=self._locked.pop(), by=ADA, asked_at=self.machine.now()))
+        self._unlock(self._locked)
+        if at_once:
+            self._unlock(self._locked_for_hours)
         if at_once or self.clock.monotonic() >= self._arms_from_s:
             for venue in self.live if at_once else [venue for venue in self.live if self._is_missed(venue)]:
                 self._arm(venue)
@@ -239,10 +254,20 @@ class SimulatedOperators:
         self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=venue))
 
     def _lock(self) -> None:
-        refs = [QuestionRef.parse(row["ref"]) for row in self._read_ledger(_OPEN_QUESTIONS, self._now_text())]
-        for place in sorted({int(self.stream.integers(len(refs))) for _ in range(LOCKED)} if refs else ()):
-            self._locked.append(refs[place])
+        self._lock_some(self.stream, 1, self._locked)
+
+    def _lock_some(self, stream: np.random.Generator, most: int, locked: list[QuestionRef]) -> None:
+        lately = format_timestamp(self.machine.now() - timedelta(hours=HELD_H))
+        rows = self._read_ledger(_HELD_QUESTIONS, lately) if most > 1 else []
+        rows = rows or self._read_ledger(_OPEN_QUESTIONS, self._now_text())
+        refs = [QuestionRef.parse(row["ref"]) for row in rows]
+        for place in sorted({int(stream.integers(len(refs))) for _ in range(most)} if refs else ()):
+            locked.append(refs[place])
             self._ask(LockQuestion(ref=refs[place], reason="ada thinks about it"))
+
+    def _unlock(self, locked: list[QuestionRef]) -> None:
+        while locked:
+            self._ask(UnlockQuestion(ref=locked.pop(), by=ADA, asked_at=self.machine.now()))
 
     def _forecast(self) -> None:
         """Ask for a forecast of a question, which is only recorded in one of two cases."""

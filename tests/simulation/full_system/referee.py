@@ -278,10 +278,10 @@ class WorldReferee:
         """The bills of a day are within the budget of a day (docs/models.md, "Costs")."""
         tables = [era["config"].get("llm", {}) for era in self.facts["eras"]]
         most = max((table.get("budget", {}).get("day_usd", DAY_USD) for table in tables), default=DAY_USD)
-        days = Counter[str]()
+        days: dict[str, float] = defaultdict(float)
         for bill in self.facts.get("bills", ()):
             if bill["true_time"].hour in SAME_DAY_H:
-                prices = next(iter(tables[-1].get("models", {}).values()), {})
+                prices: Fact = next(iter(tables[-1].get("models", {}).values()), {})
                 days[f"{bill['true_time']:%Y-%m-%d}"] += _bill_usd(bill, prices)
         for day, cost in days.items():
             if cost > most + CENT:
@@ -384,7 +384,7 @@ def _bill_usd(bill: Fact, prices: Fact) -> float:
         (cached, "price_cached"),
         (bill["completion_tokens"], "price_out"),
     )
-    return sum(tokens * prices.get(name, 0.0) for tokens, name in rows) / 1e6
+    return float(sum(tokens * prices.get(name, 0.0) for tokens, name in rows)) / 1e6
 
 
 def _is_covered(order: Fact, act: Fact, hours: float) -> bool:

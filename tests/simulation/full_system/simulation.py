@@ -290,6 +290,8 @@ async def _run_days(parts: _SimulationParts) -> None:
 def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     """Let people do what they do in this plan."""
     acts = [parts.people.act()] if parts.plan.people else []
+    if parts.plan.people and parts.traits.drawn:
+        acts.append(parts.people.lock_questions(SeededRandom(parts.plan.seed).stream("locks")))
     if parts.traits.drawn:
         acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
     if parts.plan.closing:

@@ -208,7 +208,7 @@ def test_nothing_is_sent_shortly_before_the_close(margin_s: float | None, why: s
 
 
 def test_the_bills_of_a_day_are_within_its_budget() -> None:
-    usage = {"prompt_tokens": 3_000_000, "completion_tokens": 1_000_000}
+    usage: Fact = {"prompt_tokens": 3_000_000, "completion_tokens": 1_000_000}
     usage |= {"prompt_tokens_details": {"cached_tokens": 1_000_000}}
     llm = {
         "models": {"m": {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}},

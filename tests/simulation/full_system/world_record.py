@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from bot.core.operator_requests import LockQuestion, UnlockQuestion
 from bot.simulator.venues.polymarket_order_books import best_bid_and_ask
 from tests.simulation.full_system import polymarket_orders
 
@@ -68,7 +69,11 @@ class WorldRecord:
 
     def saw_request_of_person(self, request: OperatorRequest, shown: Mapping[str, object] | None = None) -> None:
         """Note a request of a person, and what that person was shown."""
-        self.saw_act(**asdict(request), shown=dict(shown or {}))
+        details = asdict(request)
+        if isinstance(request, LockQuestion | UnlockQuestion):
+            # As text: a reference is a record of its own.
+            details["ref"] = str(request.ref)
+        self.saw_act(**details, shown=dict(shown or {}))
 
     def saw_request(self, venue: str, heard: LoggedRequest, *, is_write: bool) -> None:
         """Note a write, or account and books where they are read; and a new life, with its first request."""

@@ -23,6 +23,7 @@ from bot.store.integrity_checks import MIN_FREE_BYTES
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
 from bot.store.model_calls import ModelDemotion
 from bot.store.permissions import SubmissionHalt
+from bot.store.response_shapes import ShapeChange
 
 NOON = datetime.fromisoformat("2026-03-03T12:00:00+00:00")
 HOUR = timedelta(hours=1)
@@ -145,6 +146,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         },
         {},
         "no question is open at sea; the last one closed at 2026-03-03 12:00 UTC; if a season ended",
+    ),
+    "drift:sea v0/markets": (
+        {},
+        {"shape_changes": [ShapeChange(venue="sea", address="v0/markets", new=("a",), vanished=("b", "c"))]},
+        "answers of sea at v0/markets have changed (2 fields vanished: b, c; 1 fields are new: a)",
     ),
 }
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bot.cli.doctor import run_checks
+from bot.cli.doctor import check_ledger_integrity, run_checks
 from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.core.language_models import ModelPerformance
 from bot.store.database import instance_lock
@@ -94,6 +94,18 @@ def test_a_damaged_ledger_fails_with_the_way_back(config: Path, folder: Path) ->
         CheckVerdict.FAIL,
         "restore a backup: foxcast db restore NAME (foxcast db list)",
     )
+
+
+def test_of_a_large_ledger_it_says_that_its_pages_were_not_read(config: Path, folder: Path) -> None:
+    ledger = folder / "ledger.sqlite"
+    size = ledger.stat().st_size
+    assert "not read" not in check_ledger_integrity(ledger, max_bytes=size).found
+    found = check_ledger_integrity(ledger, max_bytes=size - 1)
+    assert (found.verdict, "its pages were not read: that is foxcast db check" in found.found) == (
+        CheckVerdict.OK,
+        True,
+    )
+    assert _findings(config)["ledger"].verdict is CheckVerdict.OK
 
 
 def test_a_large_log_is_a_warning(config: Path, folder: Path) -> None:

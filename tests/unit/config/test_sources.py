@@ -16,7 +16,14 @@ FILE = Path(__file__).resolve().parents[3] / "config.toml"
 TABLE = re.compile(r"^(?:# )?\[([a-z][\w.\"/:-]*[\w\"])\]\s*(?:#.*)?$", re.IGNORECASE)
 KEY = re.compile(r"^(?:# )?([a-z]\w*) = (\S.*)$")
 # What plugins offer has tables by name, and settings of its own.
-NAMED = {*(table.value for table in PluginTableName), "llm.roles", "llm.models", "llm.providers", "research.sources"}
+NAMED = {
+    *(table.value for table in PluginTableName),
+    "llm.roles",
+    "llm.models",
+    "llm.providers",
+    "research.sources",
+    "serve.callers",
+}
 
 
 def shown() -> dict[tuple[str, str], str]:

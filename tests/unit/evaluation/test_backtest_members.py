@@ -18,7 +18,7 @@ from bot.core.questions import CrowdForecast, Question
 from bot.evaluation.backtest import BacktestHistory, BacktestSubject, BacktestWindow, RoundPeerFactory, run_backtests
 from bot.evaluation.backtest_rows import history_records
 from bot.evaluation.trial_table import make_table_of_trials, parse_trial_records, round_day
-from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.aggregation import PoolingMethod, combine_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.parameter_fitting import ForecasterTraining, best_parameters
 from bot.forecasting.peers import has_not_moved
@@ -235,6 +235,49 @@ async def test_the_price_elsewhere_is_a_member_unless_it_is_of_after_the_cutoff(
 def logit(prediction: Prediction) -> float:
     assert isinstance(prediction, BinaryPrediction)
     return float(np.log(prediction.probability / (1 - prediction.probability)))
+
+
+class ScatteredForecaster:
+    """Says in each trial what it knows, with much noise of its own."""
+
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        noise = 3.0 * context.stream("noise").normal()
+        said = BinaryPrediction(float(1 / (1 + np.exp(-truth(question) - noise))))
+        belief = Belief(predictions={t.key: said for t in question.targets})
+        yield Step(action=StepAction(name="say"), observation=StepObservation(), belief=belief, final=True)
+
+
+class ManySources(ManyRounds):
+    """The questions of a round are of fifteen sources, so that many blocks resolve between two rounds."""
+
+    def read_round(self, key: str) -> Round:
+        a_round = super().read_round(key)
+        asked = tuple(replace(one, source=f"source {place // 2}") for place, one in enumerate(a_round.questions))
+        return replace(a_round, questions=asked)
+
+
+async def run_shrunk(archive: ManyRounds) -> BacktestHistory:
+    history = BacktestHistory()
+    forecaster = replace(configured("blend", ScatteredForecaster()), trials=3, pool=PoolingMethod.SHRINK)
+    subject = BacktestSubject(configured_forecaster=forecaster, fit_parameters=lambda _: None)
+    await run_backtests(
+        archive, [subject], BacktestWindow(), random=SeededRandom(1), progress=lambda _: None, history=history
+    )
+    return history
+
+
+async def test_shrinkage_is_tuned_on_earlier_rounds_and_no_later_outcome_changes_a_forecast() -> None:
+    before = await run_shrunk(ManySources())
+    last = 7 * (ROUNDS - 1)
+    assert answers_before(before, last) == answers_before(await run_shrunk(ManySources(flipped_from=last)), last)
+    assert answers_before(before, last) != answers_before(await run_shrunk(ManySources(flipped_from=last - 1)), last)
+    # In the first round nothing is known, so the weights are the default ones.
+    first, newest = before.rounds[0], before.rounds[-1]
+    for a_round, is_default in ((first, True), (newest, False)):
+        made = before.forecasts["blend", a_round.key]
+        default = [combine_trials(one, made.trials[one.ref], PoolingMethod.SHRINK) for one in a_round.questions]
+        answers = [{"outcome": made.predictions[one.ref, "outcome"]} for one in a_round.questions]
+        assert (answers == default) == is_default
 
 
 async def test_the_rows_hold_every_forecast_with_its_outcome_and_scores() -> None:

@@ -1,8 +1,11 @@
 """What goes to the workers of a cluster, and what comes back: no key, and every error as it was raised."""
 
+from contextlib import suppress
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -17,11 +20,14 @@ from bot.core.errors import (
     TrialLimitReachedError,
 )
 from bot.core.forecasts import TrialLimits
+from bot.core.language_models import CostAttribution
 from bot.evaluation.backtest import BacktestSubject, QuestionTask
 from bot.forecasting.aggregation import PoolingMethod
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ToolFactory
+from bot.forecasting.trial_tools import GuardedTrialContext, ToolCallError, ToolCallTrace
 from bot.plugin_system.registry import load_registry
+from tests.recorded_explanations import ASKED
 
 dask_executor = pytest.importorskip("bot.evaluation.dask_executor", reason="the extra cluster is not installed")
 PLUGIN = Path(__file__).parents[2] / "acceptance" / "timed_model_plugin.py"
@@ -40,8 +46,11 @@ forecasters = ["blf"]
 """
 
 
+AS_OF = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 def task_of(subject: BacktestSubject) -> QuestionTask:
-    return QuestionTask(subject=subject, as_of=datetime(2026, 1, 1, tzinfo=UTC), fitted=None, random=SeededRandom(1))
+    return QuestionTask(subject=subject, as_of=AS_OF, fitted=None, random=SeededRandom(1))
 
 
 async def test_no_key_is_part_of_a_task(tmp_path: Path) -> None:
@@ -60,6 +69,41 @@ async def test_no_key_is_part_of_a_task(tmp_path: Path) -> None:
     assert {name for name in services if name.startswith(("engine", "fetcher", "models"))} == {
         *("fetcher.fetch", "models.ask", "models.dialect", "models.grade", "engine finder.search"),
     }
+
+
+async def test_trials_need_no_more_of_the_ledger_than_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text(CONFIG)
+    config = load_config(tmp_path / "config.toml", KEYS)
+    remote = {field.name for field in fields(dask_executor.RemoteLedger)}
+    assert remote == dask_executor.LEDGER_METHODS.keys()
+    async with open_backtest_forecasters(config, load_registry(config), ["blf"], clock=SystemClock()) as opened:
+        factory = opened["blf"].tool_factory
+        assert isinstance(factory, ToolFactory)
+        offered = {
+            name: SimpleNamespace(**{method: getattr(getattr(factory.ledger, name), method) for method in methods})
+            for name, methods in dask_executor.LEDGER_METHODS.items()
+        }
+        narrow = replace(factory, ledger=cast("Any", SimpleNamespace(**offered)))
+        subject = BacktestSubject(
+            configured_forecaster=opened["blf"].forecaster, fit_parameters=lambda _: None, tool_factory=narrow
+        )
+        trials = await task_of(subject).run_trials(ASKED)
+        assert [(trial.is_answer, trial.detail) for trial in trials] == [(True, "")] * len(trials)
+        # All tools are offered, so that each of them reads the ledger.
+        context = await narrow.open_trial(
+            ASKED,
+            GuardedTrialContext(forecast="f", cutoff=AS_OF, trial=1, fitted=None, random=SeededRandom(1)),
+            charge=CostAttribution(scope="s", ref=str(ASKED.ref), venue="lantern", forecaster="blf", trial=1),
+        )
+        for tool in ("earlier_forecasts", "related_questions", "question_history", "paired_prices"):
+            implementation = context.implementations[tool]
+            arguments = {"words": "lamp", "query": "lamp"} if tool == "related_questions" else {}
+            # There is nothing to find, which a tool may say; a method that is not offered raises AttributeError.
+            with suppress(ToolCallError):
+                await implementation.run(arguments, ToolCallTrace(context.models, context.documents))
 
 
 class HoldsConnection:

@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from bot.core.clock import SeededRandom
 from bot.evaluation.mixed_effects import fit_mixed_effects
 from bot.evaluation.trial_report import TrialReportPlan, build_trial_report
-from bot.evaluation.trial_scores import rank_methods
+from bot.evaluation.trial_scores import rank_methods, summarise_methods
 from bot.evaluation.trial_table import TrialTable, read_trial_tables
 from tests.unit.evaluation.trial_table_files import random_table, write_table
 
@@ -85,6 +85,19 @@ def test_mixed_effects_are_those_of_a_balanced_analysis_of_variance(frame: pd.Da
         assert row["p_value"] == pytest.approx(2 * norm.sf(abs(difference) / error), rel=1e-2)
     p_values = [row["p_value"] for row in found.rows]
     assert [row["p_holm"] for row in found.rows] == pytest.approx(multipletests(p_values, method="holm")[1])
+
+
+def test_work_is_the_mean_over_answers_and_a_stuck_run_is_counted(frame: pd.DataFrame, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    columns = ("n_steps", "tokens_in", "tokens_out", "elapsed_seconds", "cost_usd")
+    worked = frame.assign(**{name: rng.random(len(frame)) * 100 for name in columns})
+    worked.loc[worked.index[:9], "forecast"] = 0.5
+    rows = summarise_methods(read_trial_tables([write_table(worked, tmp_path / "w.csv")])).rows
+    for method, own in worked.groupby("method"):
+        (row,) = [one for one in rows if one["method"] == method]
+        assert {name: row[name] for name in columns} == pytest.approx(own[[*columns]].mean().to_dict())
+        assert row["stuck"] == pytest.approx(100 * (own.forecast == 0.5).mean())
+        assert row["trials"] == 3
 
 
 def test_the_report_has_mixed_effects_where_they_are_asked_for(table: TrialTable, tmp_path: Path) -> None:

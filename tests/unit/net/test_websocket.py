@@ -275,3 +275,22 @@ def test_a_waiting_reader_of_the_double_hears_what_happens_meanwhile() -> None:
             assert clock.monotonic() == pytest.approx(9.0)
 
     run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "168.63.129.16"])
+async def test_a_host_that_leads_to_a_metadata_service_is_left_at_once(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing here can be served at such an address, so the system says that the other end has it."""
+    heard: list[str] = []
+
+    async def listen(connection: ServerConnection) -> None:
+        heard.append(connection.request.path if connection.request else "")
+
+    async with serving(listen) as url:
+        monkeypatch.setattr(socket.socket, "getpeername", lambda _: (address, 80))
+        error = await refused(sockets(), f"{url}?key={KEY}")
+    assert isinstance(error, ConfigError)
+    assert "the metadata service of a cloud" in str(error)
+    assert KEY not in str(error)
+    assert heard == []

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from scipy.stats import bootstrap, norm
 
 from bot.stats.arrays import FloatArray
-from bot.stats.bootstrap import average_parts, confidence_intervals, method_differences, resample_means, to_brier_index
+from bot.stats.bootstrap import (
+    MAX_DRAWN_UNITS,
+    average_parts,
+    confidence_intervals,
+    method_differences,
+    resample_means,
+    to_brier_index,
+)
 from bot.stats.scores import index_from_brier, overall_index_of_mean_brier, overall_mean_of_indices
 
 METHODS = ["good", "same", "bad"]
@@ -107,6 +114,19 @@ def test_drawn_means_stay_within_the_scores(rows: int, resamples: int, seed: int
     assert drawn.shape == (resamples, 3)
     assert (drawn >= sample.min(axis=0) - 1e-12).all()
     assert (drawn <= sample.max(axis=0) + 1e-12).all()
+
+
+@pytest.mark.parametrize("per_cluster", [1, 4])
+def test_many_clusters_have_the_interval_of_the_normal_law(per_cluster: int) -> None:
+    rng = np.random.default_rng(5)
+    clusters = 3 * MAX_DRAWN_UNITS + 7
+    effects = rng.gamma(0.5, size=clusters)
+    values = np.repeat(effects, per_cluster)[:, None]
+    names = np.repeat(np.arange(clusters), per_cluster)
+    (found,) = confidence_intervals(resample_means(values, ["a"], resamples=4000, rng=rng, clusters=names))
+    half = norm.ppf(0.975) * effects.std(ddof=1) / np.sqrt(clusters)
+    assert found.estimate == pytest.approx(effects.mean())
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.05)
 
 
 def test_the_same_generator_gives_the_same_draws_across_blocks() -> None:

@@ -18,6 +18,12 @@ def account(at: datetime, cash: float) -> Account:
     return Account(at=at, currency="COIN", cash=cash)
 
 
+def marked(at: datetime, worth: float) -> Account:
+    """An account whose worth is that of its shares."""
+    held = Position(contract="rain", leg=ContractSide.YES, shares=1000.0, paid=100.0, mark=worth / 1000.0)
+    return replace(account(at, 0.0), positions=(held,))
+
+
 async def read(ledger: Ledger, one: Account) -> bool:
     return await ledger.readings.add("lantern", "default", one, paper=False)
 
@@ -32,7 +38,7 @@ async def test_of_old_readings_the_first_and_of_each_hour_and_day_the_last_and_t
         moments = [NOON + timedelta(days=day, minutes=minute) for minute in range(0, 24 * 60, step)]
         worth = [100.0 + place / 100 + 50.0 * ((at.hour, at.minute) == (12, 0)) for place, at in enumerate(moments)]
         # Written together, one after the other.
-        await asyncio.gather(*(read(ledger, account(at, cash)) for at, cash in zip(moments, worth, strict=True)))
+        await asyncio.gather(*(read(ledger, marked(at, value)) for at, value in zip(moments, worth, strict=True)))
     end = NOON + timedelta(days=100)
     kept = await ledger.readings.since("lantern", "default", EVER, paper=False)
     assert kept[0].at == NOON

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bot.core.orders import Account, ContractSide, Order, OrderSide
+from bot.core.orders import Account, ContractSide, Order, OrderSide, Position
 from bot.core.outcomes import WITHDRAWN_REASONS, BinaryOutcome, Resolution, VoidOutcome
 from bot.core.permissions import CapUsage, ExposureGroups
 from bot.core.questions import QuestionRef
@@ -334,6 +334,58 @@ async def test_what_waits_or_is_under_way_may_still_take_cash(ledger_fixture: Le
 
 def account(equity: float, at: datetime) -> Account:
     return Account(at=at, currency="COIN", cash=equity)
+
+
+def holding(mark: float, at: datetime, cash: float = 75.0, shares: float = 10.0) -> Account:
+    """An account whose losses are those of its shares."""
+    position = Position(contract="rain", leg=ContractSide.YES, shares=shares, paid=5.0, mark=mark)
+    return replace(account(cash, at), positions=(position,))
+
+
+async def real_losses(ledger_fixture: LedgerFixture, *accounts: Account) -> tuple[float, float]:
+    for one in accounts:
+        await ledger_fixture.ledger.readings.add("lantern", "us", one, paper=False)
+    found = await usage(ledger_fixture, replace(RAIN, paper=False))
+    return round(found.lost_today, 6), round(found.drawdown, 6)
+
+
+MINUTE = timedelta(minutes=1)
+
+
+async def test_a_deposit_hides_no_loss_and_its_withdrawal_is_none(ledger_fixture: LedgerFixture) -> None:
+    at = NOON - HOUR
+    assert await real_losses(ledger_fixture, holding(0.5, at), holding(0.5, at + MINUTE, 175.0)) == (0.0, 0.0)
+    assert await real_losses(ledger_fixture, holding(0.4, at + 2 * MINUTE, 175.0)) == (1.0, 1.0)
+    assert await real_losses(ledger_fixture, holding(0.1, at + 3 * MINUTE, 175.0)) == (4.0, 4.0)
+    assert await real_losses(ledger_fixture, holding(0.1, at + 4 * MINUTE, 75.0)) == (4.0, 4.0)
+    # What goes without having come is a loss.
+    assert await real_losses(ledger_fixture, holding(0.1, at + 5 * MINUTE, 25.0)) == (54.0, 54.0)
+
+
+async def test_cash_that_an_unchanged_reading_confirms_is_a_transfer(ledger_fixture: LedgerFixture) -> None:
+    at = NOON - HOUR
+    readings = [holding(0.5, at), holding(0.5, at + MINUTE, 175.0), holding(0.5, at + 2 * MINUTE, 175.0)]
+    assert await real_losses(ledger_fixture, *readings, holding(0.0, at + 3 * MINUTE, 175.0, 10.0)) == (5.0, 5.0)
+
+
+async def test_a_payout_that_the_list_of_positions_shows_late_is_no_deposit(ledger_fixture: LedgerFixture) -> None:
+    at = NOON - HOUR
+    paid_out = [holding(0.5, at), holding(0.5, at + MINUTE, 85.0), account(85.0, at + 2 * MINUTE)]
+    assert await real_losses(ledger_fixture, *paid_out) == (0.0, 0.0)
+    # It was a gain of five.
+    assert await real_losses(ledger_fixture, replace(holding(0.0, at + 3 * MINUTE), cash=82.0)) == (0.0, 3.0)
+
+
+async def test_cash_that_moves_while_the_program_trades_is_no_transfer(ledger_fixture: LedgerFixture) -> None:
+    at = NOON - HOUR
+    question = await ledger_fixture.ask("rain", batch=None)
+    send = replace(ledger_fixture.order(await ledger_fixture.forecast(question)), mode=ExecutionMode.LIVE)
+    bought = send.intent.id
+    await ledger_fixture.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
+    await settle(ledger_fixture, bought, IntentState.ACKED)
+    # Shares are sold at their mark, and the list of positions shows that late.
+    sold = [holding(0.5, at), holding(0.5, at + MINUTE, 80.0), holding(0.5, at + 2 * MINUTE, 80.0)]
+    assert (await real_losses(ledger_fixture, *sold, account(80.0, at + 3 * MINUTE)))[0] == 0.0
 
 
 async def test_an_account_on_paper_and_the_real_one_of_the_same_name_are_two(ledger_fixture: LedgerFixture) -> None:

@@ -4,19 +4,25 @@ The same pages in a real browser: tests/browser.
 """
 
 import re
+import time
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 
+from bot.core.clock import SystemClock
 from bot.core.orders import Account, ContractSide, Position
+from bot.daemon.web_server import GRACE_S, serve_app
 from bot.store import permissions
 from bot.store.audit_log import AuditRow
 from bot.store.permissions import SubmissionHalt
+from bot.web.app import create_web_app
 from bot.web.live_updates import MAX_STREAMS, UpdateStreams
 from bot.web.page_context import PAGES
 from bot.web.page_rendering import question_link, web_link
 from bot.web.record_pages import AUDIT_ROWS
+from bot.web.watched_state import WatchedState
 from tests.browser.hostile_ledger import ATTACKS, HOSTILE_KEY, SCRIPT_ADDRESS, write_hostile_ledger
 from tests.unit.store.conftest import LedgerFixture
 from tests.unit.web.conftest import NOON, WatchedDaemon
@@ -168,6 +174,26 @@ async def test_the_audit_is_read_in_pages(daemon: WatchedDaemon) -> None:
 )
 def test_only_addresses_of_the_web_become_links(url: str | None, shown: str) -> None:
     assert web_link(url) == shown
+
+
+async def test_open_streams_end_with_the_server(daemon: WatchedDaemon) -> None:
+    state = WatchedState(
+        config=daemon.config, folder=daemon.folder, ledger=daemon.ledger, clock=SystemClock(), clock_skew=lambda: None
+    )
+    app = create_web_app(state, token=None)
+    async with httpx.AsyncClient() as client:
+        async with serve_app(app, "127.0.0.1", 0, before_end=app.state.close_streams) as port:
+            request = client.build_request("GET", f"http://127.0.0.1:{port}/events")
+            stream = await client.send(request, stream=True)
+            lines = stream.aiter_lines()
+            assert await anext(lines) == "retry: 5000"
+            await daemon.ledger.events.add_event("news", "something", at=NOON)
+            assert [await anext(lines) for _ in range(2)] == ["", "event: changed"]
+            begun = time.perf_counter()
+        # It does not wait for the end of the grace that it gives to answers.
+        assert time.perf_counter() - begun < GRACE_S
+        assert [line async for line in lines] == ["data: 1", ""]
+        await stream.aclose()
 
 
 async def test_too_many_streams_are_refused_for_good(tmp_path: Path, daemon: WatchedDaemon) -> None:

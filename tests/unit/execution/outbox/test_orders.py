@@ -389,6 +389,19 @@ async def test_after_a_restore_no_order_is_made_again(trading: OutboxFixture, fa
     assert await trading.state(intent) is S.ACKED
 
 
+async def test_one_bad_reading_after_a_long_pause_leaves_nothing_in_doubt(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.next_failures = [WriteFailure.REPLY_LOST]
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    shown = iter([False, True])
+    faulty_exchange.reads = lambda found: found if next(shown) else []
+    await trading.jobs_fixture.clock.advance(FENCE_S + 7200)
+    assert await trading.outbox().reconcile() == 1
+    assert (await trading.state(intent), trading.alarms) == (S.ACKED, [])
+
+
 async def test_without_an_alarm_the_journal_says_what_is_in_doubt(
     trading: OutboxFixture, faulty_exchange: FaultyExchange
 ) -> None:

@@ -7,7 +7,8 @@ from signal import SIGINT
 import pytest
 
 from bot.cli.output.console import SafeConsole
-from bot.simulator.demo.__main__ import DemoRequest, _print_ending
+from bot.daemon.runner import DaemonExit, ExitReason
+from bot.simulator.demo.__main__ import DemoRequest, _exit_code, _print_ending
 from bot.simulator.demo.configuration import DemoPlan
 from bot.simulator.demo.demo_run import DemoResult
 from bot.simulator.demo.final_report import DemoAccount, DemoFigures
@@ -52,3 +53,17 @@ def test_a_demo_that_came_to_its_end_without_a_score_is_told_to_have_more_days()
     text = ending(DemoResult(figures=FIGURES))
     assert "give it more days with --days" in text
     assert "interrupted" not in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        (ExitReason.ASKED, 0),
+        # Its own stop cut off a job, because the machine was busy.
+        (ExitReason.CUT, 0),
+        (ExitReason.FAILED, 1),
+        (ExitReason.STORE, 5),
+    ],
+)
+def test_the_end_of_the_demo_is_no_error_but_a_failure_is(reason: ExitReason, code: int) -> None:
+    assert _exit_code(DemoResult(figures=FIGURES, exit=DaemonExit(reason=reason))) == code
