@@ -152,7 +152,7 @@ from bot.core.predictions import (
     Prediction,
     QuestionShape,
 )
-from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, Target
+from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, ReservedFact, Target
 from bot.core.redaction import register_secrets as keep_secret
 from bot.core.research import Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
 from bot.core.setup_choices import SetupChoice, SetupValue
@@ -444,6 +444,7 @@ __all__ = [
     "RemainderState",
     "ReportedOutcomes",
     "RequestRejectedError",
+    "ReservedFact",
     "Resolution",
     "ResolvedForecast",
     "ResponsibleParty",

@@ -7,6 +7,7 @@ change; the crowd, facts such as a volume, tags and the address may change.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal, Self
@@ -15,6 +16,19 @@ from bot.core.predictions import ChoiceShape, CurveShape, Prediction, QuestionSh
 from bot.core.values import require_timezone
 
 SINGLE_TARGET = "outcome"
+
+
+class ReservedFact(StrEnum):
+    """Names in ``Question.facts`` that the engine reads.
+
+    The caps of an event, a creator or a category never bind for a question without that fact. A question whose
+    ``TRAINING`` is "no" is not learned from.
+    """
+
+    EVENT = "event"
+    CREATOR = "creator"
+    CATEGORY = "category"
+    TRAINING = "training"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -117,7 +131,7 @@ class Question:
     def __post_init__(self) -> None:
         """Check targets, moments and crowd, and freeze the facts."""
         for name in ("opens_at", "closes_at", "as_of"):
-            require_timezone(name, getattr(self, name))
+            require_timezone(f"{self.ref}: {name}", getattr(self, name))
         keys = sorted(target.key for target in self.targets)
         if not keys or any(a == b for a, b in pairwise(keys)):
             message = f"{self.ref}: needs at least one target, all with different keys, got {keys}"

@@ -17,7 +17,7 @@ from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, HistoryLearner, MergingLearner, ParameterLearner, RoundArchive
 from bot.core.learning import FittedParameters, ResolvedForecast, TrainingExample
 from bot.core.predictions import Prediction
-from bot.core.questions import Question
+from bot.core.questions import Question, ReservedFact
 from bot.forecasting.aggregation import ELSEWHERE_MEMBER, pool_prices
 from bot.store.ledger import Ledger
 from bot.store.question_pairs import PairUse
@@ -26,7 +26,7 @@ from bot.store.serialization import FITTED
 log = structlog.get_logger()
 
 # Questions with this fact come under terms that forbid learning from them; see may_teach.
-TRAINING_FACT, TRAINING_FORBIDDEN = "training", "no"
+TRAINING_FORBIDDEN = "no"
 # Cutoffs kept in memory: the days of a long backfill, forecast concurrently.
 MAX_CACHED_CUTOFFS = 64
 
@@ -57,7 +57,7 @@ def examples_known_before(archives: Sequence[RoundArchive], before: datetime) ->
 
 def allows_training(question: Question) -> bool:
     """Say whether the terms of a question's venue allow fitting on it (its fact ``training`` is not "no")."""
-    return question.facts.get(TRAINING_FACT) != TRAINING_FORBIDDEN
+    return question.facts.get(ReservedFact.TRAINING) != TRAINING_FORBIDDEN
 
 
 def fit_parameters(

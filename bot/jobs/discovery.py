@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from bot.core.errors import MalformedDataError
 from bot.core.interfaces import Clock, VenueReader
 from bot.core.questions import Question, describe_changes
 from bot.forecasting.reforecast_policy import ReforecastPolicy, log_odds_move
@@ -55,6 +56,7 @@ async def discover_questions(job: DiscoveryContext) -> str:
     seen = changed = planned = 0
     async for chunk in _question_chunks(job.venue.questions()):
         job.discovered_venues.discard(job.venue_name)
+        _require_own_questions(job.venue_name, chunk)
         recorded = await job.ledger.questions.record(chunk, seen_at=job.clock.now())
         questions = [
             await job.ledger.questions.get(question.ref) if question.ref in recorded.outdated else question
@@ -66,6 +68,17 @@ async def discover_questions(job: DiscoveryContext) -> str:
         changed += recorded.new + recorded.changed
     job.discovered_venues.add(job.venue_name)
     return f"{job.venue_name}: {seen} questions seen, {changed} new or changed, {planned} planned"
+
+
+def _require_own_questions(venue_name: str, questions: Sequence[Question]) -> None:
+    """Raise MalformedDataError for a question under the name of another venue, which could hide one of that venue."""
+    for question in questions:
+        if question.ref.venue != venue_name:
+            message = (
+                f"the reader of {venue_name} lists {question.ref}, a question of another venue: its plugin must name "
+                f'it QuestionRef("{venue_name}", key)'
+            )
+            raise MalformedDataError(message)
 
 
 async def schedule_questions(job: SchedulingContext, questions: Sequence[Question], forecaster: str) -> int:

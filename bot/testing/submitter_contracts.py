@@ -12,7 +12,7 @@ import pytest
 from bot.core.errors import RequestRejectedError
 from bot.core.interfaces import SealingSubmitter, TradingSubmitter, VenueSubmitter, WriteListingSubmitter
 from bot.core.orders import Account, ContractSide, Fill, OpenOrder, Order, OrderSide, Position, UnpaidOutcome
-from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome, VoidOutcome
 from bot.core.plugin_specs import VenueSpec
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import describe_changes
@@ -129,7 +129,8 @@ class SealingSubmitterContract:
     async def test_requests_hold_no_secret(self, setup: SubmitterSetup) -> None:
         sealed = await _seal_batch(setup.sealer, setup.batch)
         text = " ".join(f"{one.tag} {one.body}" for one in sealed.sealed)
-        assert [secret for secret in setup.secrets if secret in text] == []
+        shown = sum(secret in text for secret in setup.secrets)
+        assert shown == 0, f"{shown} secrets are in SealedRequest.tag or body, which are stored: add keys in submit"
 
     async def test_what_was_acknowledged_is_found_by_its_request_after_a_restart(self, setup: SubmitterSetup) -> None:
         sealed = await _seal_batch(setup.sealer, setup.batch)
@@ -166,16 +167,25 @@ class SealingSubmitterContract:
     async def test_a_lost_reply_is_a_doubt_that_reading_settles(self, setup: SubmitterSetup) -> None:
         sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
         setup.lose_reply()
-        assert _receipt_states(sealed, await setup.sealer.submit(sealed)) == {IntentState.UNKNOWN}
+        states = _receipt_states(sealed, await setup.sealer.submit(sealed))
+        count = setup.count_effects()
+        assert count == 1, f"the reply was lost, and the order took effect {count} times: submit must not send again"
+        assert states == {IntentState.UNKNOWN}, f"the reply was lost, which is UNKNOWN, but submit says {states}"
         await _wait_until_settled(setup, sealed, self.has_fences)
-        assert _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed)) == {IntentState.ACKED}
-        assert setup.count_effects() == 1
+        states = _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed))
+        assert states == {IntentState.ACKED}, (
+            f"read_submissions says {states} of a request that took effect: does it read all pages, and look for the "
+            "tag of the request?"
+        )
+        assert setup.count_effects() == 1, "read_submissions wrote: it must only read"
 
     async def test_a_lost_request_is_a_doubt_and_then_an_absence(self, setup: SubmitterSetup) -> None:
         sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
         setup.lose_request()
-        assert _receipt_states(sealed, await setup.sealer.submit(sealed)) == {IntentState.UNKNOWN}
-        assert setup.count_effects() == 0
+        states = _receipt_states(sealed, await setup.sealer.submit(sealed))
+        count = setup.count_effects()
+        assert count == 0, f"the request was lost, and {count} orders took effect: submit must not send it again"
+        assert states == {IntentState.UNKNOWN}, f"the request was lost, which is UNKNOWN, but submit says {states}"
         await _wait_until_settled(setup, sealed, self.has_fences)
         assert _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed)) == {IntentState.ABSENT}
 
@@ -202,9 +212,10 @@ class SealingSubmitterContract:
         rest = tuple(intent for intent in setup.refused_batch.intents if intent.id in names)
         asked = replace(setup.refused_batch, intents=rest, sealed=tuple(sealed))
         receipts = await setup.sealer.submit(asked) if rest else []
-        assert _receipt_states(asked, receipts) <= {IntentState.REFUSED}
-        assert all(receipt.detail.strip() for receipt in receipts)
-        assert setup.count_effects() == 0
+        states = _receipt_states(asked, receipts)
+        assert states <= {IntentState.REFUSED}, f"the venue refuses this batch, but submit says {states}"
+        assert all(receipt.detail.strip() for receipt in receipts), "a refusal needs its reason in WriteReceipt.detail"
+        assert setup.count_effects() == 0, "a refused order took effect"
 
     async def test_an_empty_batch_leaves_no_trace(self, setup: SubmitterSetup) -> None:
         empty = replace(setup.batch, intents=())
@@ -218,11 +229,13 @@ class TradingSubmitterContract(SealingSubmitterContract):
     """What every account or paper book that trades must do in addition; the intents of ``setup.batch`` are purchases.
 
     ``orders_name_cost`` is True where an order names what it spends, so that better prices bring more shares than it
-    named. ``orders_rest`` is False where every order is matched at once or dropped.
+    named. ``orders_rest`` is False where every order is matched at once or dropped. ``pays_void`` is True where a share
+    of a void question is paid by the rules of the venue, and not refunded.
     """
 
     orders_name_cost: ClassVar[bool] = False
     orders_rest: ClassVar[bool] = True
+    pays_void: ClassVar[bool] = False
 
     async def test_the_account_is_one_of_its_currency(self, setup: SubmitterSetup) -> None:
         account = await _require_trader(setup).account()
@@ -306,6 +319,50 @@ class TradingSubmitterContract(SealingSubmitterContract):
             assert abs(sum(shares) - 1.0) <= CENT
             assert all(0.0 <= share <= 1.0 for share in shares)
 
+    async def test_shares_are_added_to_the_side_that_was_bought(self, setup: SubmitterSetup) -> None:
+        before = _shares_by_side(await _require_trader(setup).account())
+        sealed, receipts = await _seal_and_submit(setup, setup.batch)
+        after = _shares_by_side(await _require_trader(setup).account())
+        filled = {one.intent: math.fsum(fill.shares for fill in one.fills) for one in receipts}
+        for contract, leg in before.keys() | after.keys():
+            orders = [one for one in sealed.intents if _is_order_on(one, contract, leg)]
+            bought = math.fsum(filled[one.id] for one in orders)
+            gained = after.get((contract, leg), 0.0) - before.get((contract, leg), 0.0)
+            assert abs(gained - bought) <= CENT, (
+                f"{contract}: {bought:g} shares of {leg} were bought, but the account shows {gained:+g}: look at how "
+                "Order.leg and Order.side become a request or a row, and which side positions are read as"
+            )
+
+    async def test_the_side_that_came_true_is_paid(self, setup: SubmitterSetup) -> None:
+        trader = _require_trader(setup)
+        for intent in setup.batch.intents:
+            order, outcome = _require_order(intent), _winning_outcome(intent)
+            for leg, wanted in ((ContractSide.YES, 1.0), (ContractSide.NO, 0.0)):
+                held = Position(
+                    contract=order.contract, leg=leg, shares=1.0, paid=0.5, ref=intent.ref, option=order.option
+                )
+                paid = trader.payout_per_share(held, outcome, "")
+                assert paid == wanted, (
+                    f"{order.contract} came true, and payout_per_share pays {paid} for a share of {leg}, expected "
+                    f"{wanted:g}: is the wrong side paid?"
+                )
+
+    async def test_what_the_venue_cancelled_wins_for_no_side(self, setup: SubmitterSetup) -> None:
+        trader = _require_trader(setup)
+        if self.pays_void:
+            return
+        for intent in setup.batch.intents:
+            order = _require_order(intent)
+            for leg in ContractSide:
+                held = Position(
+                    contract=order.contract, leg=leg, shares=1.0, paid=0.5, ref=intent.ref, option=order.option
+                )
+                paid = trader.payout_per_share(held, VoidOutcome("cancelled"), "")
+                assert isinstance(paid, UnpaidOutcome), (
+                    f"{order.contract} is void, and payout_per_share pays {paid} for a share of {leg}: return "
+                    "UnpaidOutcome.REFUND, or OPEN while it is not final"
+                )
+
     async def test_cancelling_what_others_ordered_is_not_claimed(self, setup: SubmitterSetup) -> None:
         await _seal_and_submit(setup, self._resting_batch(setup))
         resting = (await _require_trader(setup).account()).orders
@@ -359,6 +416,15 @@ def _first_intent_only(batch: SubmissionBatch) -> SubmissionBatch:
 def _require_trader(setup: SubmitterSetup) -> TradingSubmitter:
     assert isinstance(setup.sealer, TradingSubmitter)
     return setup.sealer
+
+
+def _shares_by_side(account: Account) -> dict[tuple[str, ContractSide], float]:
+    return {(one.contract, one.leg): one.shares for one in account.positions}
+
+
+def _is_order_on(intent: Intent, contract: str, leg: ContractSide) -> bool:
+    order = _require_order(intent)
+    return (order.contract, order.leg) == (contract, leg)
 
 
 def _winning_outcome(intent: Intent) -> Outcome:

@@ -38,7 +38,7 @@ from plugins.kalshi.api_client import KalshiClient
 from plugins.kalshi.market_parser import ACTIVE, ONE
 from plugins.kalshi.order_books import KalshiBookLevel, KalshiOrderBook, parse_book, sum_fills, walk_levels
 from plugins.kalshi.planner import CURRENCY, read_event_state
-from plugins.kalshi.questions import WITHOUT_RESULT
+from plugins.kalshi.questions import SCALAR_REASON
 from plugins.kalshi.settings import KalshiSettings
 
 
@@ -119,7 +119,7 @@ def share_payout(position: Position, outcome: Outcome) -> float | UnpaidOutcome:
             yes = value
         case ChoiceOutcome(option=option):
             yes = float(option == position.option)
-        case VoidOutcome(reason=reason) if reason != WITHOUT_RESULT:
+        case VoidOutcome(reason=reason) if outcome.shares or reason.startswith(SCALAR_REASON):
             yes = outcome.shares.get(position.option, 0.0)
         case _:
             return UnpaidOutcome.OPEN

@@ -169,14 +169,16 @@ def is_matching_sale(bet: ManifoldBetRecord, order: Order) -> bool:
 
 
 def bet_fills(bet: ManifoldBetRecord) -> tuple[Fill, ...]:
-    """Return the fills; the reference of a part stays the same while parts are added.
+    """Return the fills; the reference of a part stays the same while parts are added, in whatever order they come.
 
     In a market where one answer wins, a part of a bet is made of the other answers. It is not in the list of parts: it
     is the difference to the total, exists from the beginning, and counts as one more part.
     """
     # Each once: no two parts are equal in all fields.
     listed = dict.fromkeys(part for part in bet.fills or () if abs(part.shares) > _MIN_SHARES)
-    parts = {str(number): part for number, part in enumerate(listed)}
+    # Parts that are added later have a later time.
+    in_order = sorted(listed, key=lambda part: _part_order(bet, part))
+    parts = {str(number): part for number, part in enumerate(in_order)}
     amount = bet.amount - math.fsum(part.amount for part in parts.values())
     shares = bet.shares - math.fsum(part.shares for part in parts.values())
     if abs(amount) > _TOLERANCE or abs(shares) > _TOLERANCE:
@@ -223,6 +225,12 @@ def dry_run_objection(bet: ManifoldBetRecord, order: Order) -> str | None:
     if price > order.expected + float(_CENT):
         return f"a share would cost {price:.4f} on average, {order.expected:.4f} was planned"
     return None
+
+
+def _part_order(bet: ManifoldBetRecord, part: ManifoldFillRecord) -> tuple[float, str, float, float]:
+    """Return what sorts the parts of a bet: their time, then fields that keep their value."""
+    at = bet.created if part.timestamp is None else part.timestamp
+    return at, part.matched or "", part.amount, part.shares
 
 
 def _bet_fill(bet: ManifoldBetRecord, name: str, part: ManifoldFillRecord) -> Fill:

@@ -15,7 +15,9 @@ from bot.core.plugin_specs import PaperBookContext, PluginSettings, VenueSpec, V
 from bot.plugin_system.discovery import PluginOrigin, discover_plugins
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient, FakeWriteClient
+from bot.testing.planner_contract import OrderPlannerContract
 from bot.testing.price_feed_contract import PriceFeedContract
+from bot.testing.question_list_contract import QuestionListContract
 from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
 from bot.testing.venue_contracts import ArchiveContract, QuestionReaderContract, VenueContract
 
@@ -50,12 +52,17 @@ def kit_classes() -> list[type]:
 def needs(spec: VenueSpec[Any], opened: OpenedVenue) -> Iterator[Need]:
     """Yield the kits that a venue has to keep, and for which half of it."""
     yield VenueContract, ""
+    # What has rounds is read from files, whose content ArchiveContract checks.
+    if spec.archive is None:
+        yield QuestionListContract, ""
     if opened.finds:
         yield QuestionReaderContract, ""
     if spec.archive is not None:
         yield ArchiveContract, ""
     if spec.prices is not None:
         yield PriceFeedContract, ""
+    if spec.planner is not None:
+        yield OrderPlannerContract, ""
     for part, factory in ((WRITER, spec.writer), (PAPER, spec.paper)):
         if factory is None:
             continue
@@ -128,7 +135,7 @@ def kit_class(kit: type, spec: VenueSpec[Any], part: str) -> type:
     return type("TestIt", (kit,), {"spec": spec, "part": part})
 
 
-@pytest.mark.parametrize(("changes", "kits"), [({}, 6), ({"planner": None}, 8)], ids=["trading", "standing"])
+@pytest.mark.parametrize(("changes", "kits"), [({}, 7), ({"planner": None}, 8)], ids=["trading", "standing"])
 def test_a_venue_that_lacks_a_kit_is_named(changes: Mapping[str, Any], kits: int) -> None:
     spec = invented(**changes)
     known = OpenedVenue(finds=True, seals=frozenset({WRITER, PAPER}))
@@ -145,8 +152,11 @@ def test_a_venue_that_lacks_a_kit_is_named(changes: Mapping[str, Any], kits: int
 def test_the_class_of_another_venue_does_not_count() -> None:
     spec = invented(**NOTHING)
     other = kit_class(VenueContract, replace(spec, name="torch"), "")
-    assert lacking(spec, OpenedVenue(), [other]) == ["lantern: no test class with VenueContract"]
+    assert lacking(spec, OpenedVenue(), [other]) == [
+        "lantern: no test class with VenueContract",
+        "lantern: no test class with QuestionListContract",
+    ]
 
 
 def test_what_cannot_be_done_needs_no_kit() -> None:
-    assert list(needs(invented(**NOTHING), OpenedVenue())) == [(VenueContract, "")]
+    assert list(needs(invented(**NOTHING), OpenedVenue())) == [(VenueContract, ""), (QuestionListContract, "")]

@@ -9,11 +9,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from bot.testing.planner_contract import OrderPlannerContract
 from bot.testing.price_feed_contract import PriceFeedContract
+from bot.testing.question_list_contract import QuestionListContract
 from bot.testing.spec_contract import PluginSpecContract
 from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
 from bot.testing.venue_contracts import ArchiveContract, ClosingPlannerContract, QuestionReaderContract, VenueContract
 from tests.contracts.test_all_venues import kit_classes
+from tests.contracts.test_planners import PLANNER_MISTAKES
+from tests.contracts.test_typical_mistakes import LIST_MISTAKES
 from tests.unit.testing import (
     test_archive_contract,
     test_closing_contract,
@@ -27,6 +31,8 @@ from tests.unit.testing.correct_venue import checks_of
 A_DOZEN = 12
 BREAKS: Sequence[tuple[type, Sequence[tuple[str, object]]]] = [
     (VenueContract, test_venue_contract.VENUE_MUTANTS),
+    (QuestionListContract, [(check, fault) for check, fault, _ in LIST_MISTAKES]),
+    (OrderPlannerContract, [(check, fault) for check, fault, _ in PLANNER_MISTAKES]),
     (ArchiveContract, test_archive_contract.ARCHIVE_MUTANTS),
     (ClosingPlannerContract, test_closing_contract.CLOSING_MUTANTS),
     (SubmitterContract, test_submitter_contract.SUBMITTER_MUTANTS),

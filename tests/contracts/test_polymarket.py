@@ -106,6 +106,8 @@ def of(key: str, *wanted: tuple[Question, Order]) -> SubmissionBatch:
 
 class TestPaperBook(TradingSubmitterContract):
     spec = SPEC
+    # An option of an event where nothing won pays nothing, and its other side 1: docs/facts/polymarket.md.
+    pays_void = True
     part: ClassVar[Literal["writer", "paper"]] = "paper"
 
     @pytest.fixture

@@ -66,6 +66,16 @@ def test_a_part_keeps_its_reference_while_others_are_added() -> None:
     assert [fill.cash for fill in after] == [-20.0, -6.0]
 
 
+def test_a_part_keeps_its_reference_in_a_list_that_comes_backwards() -> None:
+    pool = {"matchedBetId": None, "amount": 12.0, "shares": 21.0, "timestamp": 1_000_000_500}
+    order = {"matchedBetId": "b5", "amount": 8.0, "shares": 15.0, "timestamp": 1_000_000_500}
+    later = {"matchedBetId": "b7", "amount": 6.0, "shares": 10.0, "timestamp": 1_000_009_000}
+    before = bet_fills(bet(fills=[pool, order]))
+    assert {fill.cash for fill in before} == {-12.0, -8.0}
+    assert bet_fills(bet(fills=[order, pool])) == before
+    assert bet_fills(bet(amount=26.0, shares=46.0, fills=[later, order, pool]))[:2] == before
+
+
 def test_parts_that_are_listed_twice_are_one() -> None:
     first = {"matchedBetId": None, "amount": 20.0, "shares": 36.0, "timestamp": 1_000_000_500}
     assert bet_fills(bet(fills=[first, dict(first)])) == bet_fills(bet())

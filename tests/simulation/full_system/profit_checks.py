@@ -39,11 +39,12 @@ _UNCLEAR = """
 select distinct json_extract(order_body, '$.contract') from intent
 where order_body is not null and state not in ('acked', 'refused', 'superseded')
 """
-_READ = "select max(until) from account_reading where venue = :venue and account = :account and paper = :paper"
-# What the outcomes come to that were on record when the account was read.
+# Only the job that reads all accounts records payouts; other jobs read one account before they trade.
+_SETTLED = "select max(started_at) from job_run where job = 'accounts' and outcome = 'ok' and detail like :all_read"
+# Outcomes that were on record before that.
 _HEARD = """
 select json_extract(i.order_body, '$.contract') from current_resolution r join intent i on i.ref = r.ref
-where i.venue = :venue and i.account = :account and i.order_body is not null and r.seen_at < :read
+where i.venue = :venue and i.account = :account and i.order_body is not null and r.seen_at < :settled
   and r.target = coalesce((select key from json_each(i.predictions) limit 1), :single)
 """
 
@@ -65,7 +66,7 @@ def wrong_profits(
         for venue, account in [(name, account) for name in live for account in _accounts(database, name)]:
             policy = AccountKey(venue=venue, account=account, paper=False)
             contracts = read_trading_book(database, policy, redeems=REDEEMS[venue]).contracts
-            unheard = _paid_back(venue, contracts, bridges) - _read_since_outcome(database, policy)
+            unheard = _paid_back(venue, contracts, bridges) - _settled_since_outcome(database, policy, modes)
             yield from _differing(venue, contracts, books[venue], unclear | unheard | _named(venue, undone))
 
 
@@ -154,12 +155,14 @@ def _paid_back(venue: str, contracts: Collection[ContractProfit], bridges: Simul
     return {contract for contract in sold if contract.partition("/")[0] in paying}
 
 
-def _read_since_outcome(database: Database, policy: AccountKey) -> set[str]:
-    """Return the contracts with an outcome since which the account was read: what it pays is on record by then."""
-    ((read,),) = database.execute(_READ, policy.values).fetchall()
-    if read is None:
+def _settled_since_outcome(database: Database, policy: AccountKey, modes: Mapping[str, str]) -> set[str]:
+    """Return the contracts with an outcome since which payouts were recorded: what it pays is on record by then."""
+    all_read = f"%, {len(REDEEMS.keys() & modes.keys())} accounts read"
+    ((settled,),) = database.execute(_SETTLED, {"all_read": all_read}).fetchall()
+    if settled is None:
         return set()
-    values = {**policy.values, "read": format_timestamp(parse_timestamp(read) - SET_BACK), "single": SINGLE_TARGET}
+    before = format_timestamp(parse_timestamp(settled) - SET_BACK)
+    values = {**policy.values, "settled": before, "single": SINGLE_TARGET}
     return {contract for (contract,) in database.execute(_HEARD, values)}
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.core.orders import Account, ContractSide, Fill, Order, OrderSide, UnpaidOutcome
-from bot.core.outcomes import Resolution, VoidOutcome
+from bot.core.errors import ServiceUnavailableError
+from bot.core.orders import Account, ContractSide, Fill, Order, OrderSide, Position, UnpaidOutcome
+from bot.core.outcomes import Outcome, Resolution, VoidOutcome
 from bot.core.questions import SINGLE_TARGET, QuestionRef
 from bot.core.submissions import ExecutionMode, IntentAction, IntentState, SealedRequest, SendDecision, WriteReceipt
+from bot.jobs.reconciliation import AccountSettlementContext, settle_accounts
 from bot.simulator.environment import EnvironmentLayout, open_environment
 from bot.simulator.venues.manifold import FakeManifold
 from bot.simulator.venues.manifold_market_maker import WantedTrade
@@ -19,6 +21,7 @@ from bot.simulator.venues.manifold_trading import BetRequest
 from bot.store.accounts import AccountKey
 from bot.store.ledger import Ledger, open_ledger
 from bot.testing.clock import FakeClock
+from bot.testing.exchange import FakeExchange
 from tests.simulation.full_system.fake_venues import SimulationVenues
 from tests.simulation.full_system.profit_checks import wrong_profits
 from tests.unit.store.conftest import NOON, LedgerFixture
@@ -47,9 +50,31 @@ class SoldPosition:
         await self.ledger.resolutions.record([heard], seen_at=at)
 
     async def read(self, at: datetime) -> None:
-        """Let the ledger have a reading of the account."""
+        """Let the ledger have a reading of the account, as one that sends an order makes."""
         account = Account(at=at, currency="MANA", cash=100.0)
         await self.ledger.readings.add(LANE.venue, LANE.account, account, paper=False)
+
+    async def settle(self, exchange: type[FakeExchange], at: datetime) -> None:
+        """Let the job that records payouts run."""
+        submitters, names = {LANE.venue: exchange(FakeClock(at))}, {LANE.venue: LANE.account}
+        job = AccountSettlementContext(ledger=self.ledger, submitters=submitters, names=names, clock=FakeClock(at))
+        detail = await settle_accounts(job)
+        await self.ledger.events.job_run("accounts", started_at=at, ended_at=at, ok=True, detail=detail)
+
+
+class OpenExchange(FakeExchange):
+    """Says of each outcome that nothing is paid yet: the loss that came back never gets on record."""
+
+    def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> UnpaidOutcome:
+        return UnpaidOutcome.OPEN
+
+
+class UnreadableExchange(FakeExchange):
+    """Does not say what is in the account."""
+
+    async def account(self) -> Account:
+        message = "the venue does not answer"
+        raise ServiceUnavailableError(message)
 
 
 @pytest.fixture
@@ -108,21 +133,29 @@ async def test_a_market_that_was_called_off_after_all_was_sold_is_judged_once_th
     sold.venue.world.resolve(sold.market, "CANCEL")
     # The venue gave the loss back, and nobody has looked since.
     assert sold.market.paid[sold.bridges.trader] > 1.0
-    await sold.read(LATER - timedelta(hours=1))
+    await sold.settle(OpenExchange, LATER - timedelta(hours=1))
     assert sold.found() == []
     await sold.record_outcome(VoidOutcome("called off"), LATER)
-    await sold.read(LATER + timedelta(minutes=5))
+    await sold.settle(OpenExchange, LATER + timedelta(minutes=5))
     assert sold.found() == []
 
 
-async def test_a_loss_that_came_back_and_is_not_on_record_once_the_account_was_read_is_a_violation(
+async def test_readings_that_record_no_payouts_do_not_end_the_wait_for_what_came_back(sold: SoldPosition) -> None:
+    sold.venue.world.resolve(sold.market, "CANCEL")
+    await sold.record_outcome(VoidOutcome("called off"), LATER)
+    await sold.read(LATER + timedelta(hours=3))
+    assert sold.found() == []
+    await sold.settle(UnreadableExchange, LATER + timedelta(hours=3))
+    assert sold.found() == []
+
+
+async def test_a_loss_that_came_back_and_is_not_on_record_once_payouts_were_recorded_is_a_violation(
     sold: SoldPosition,
 ) -> None:
     sold.venue.world.resolve(sold.market, "CANCEL")
     await sold.record_outcome(VoidOutcome("called off"), LATER)
-    await sold.read(LATER + timedelta(hours=3))
+    await sold.settle(OpenExchange, LATER + timedelta(hours=3))
     (values,) = sold.found()
     assert values.endswith("0.0000 at the venue")
-    decided = await sold.ledger.profits.decided(LANE)
-    await sold.ledger.profits.pay(LANE, [(one, UnpaidOutcome.REFUND) for one in decided])
+    await sold.settle(FakeExchange, LATER + timedelta(hours=5))
     assert sold.found() == []

@@ -35,6 +35,17 @@ def test_a_question_without_targets_is_refused() -> None:
         Question(ref=REF, title="Will it?", shape=BinaryShape(), targets=())
 
 
+def test_a_moment_without_a_time_zone_names_its_question() -> None:
+    with pytest.raises(ValueError, match=r"lantern:2026/a:b: closes_at .* has no time zone"):
+        Question(
+            ref=REF,
+            title="Will it?",
+            shape=BinaryShape(),
+            targets=(Target(),),
+            closes_at=datetime(2026, 1, 1),  # noqa: DTZ001 - the mistake under test
+        )
+
+
 def test_a_moment_without_a_time_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="no time zone"):
         Target(resolves_at=datetime(2026, 1, 1))  # noqa: DTZ001 - the mistake under test

@@ -307,6 +307,26 @@ class DoublingExchange(CorrectExchange):
         return 1.0
 
 
+class OtherSideExchange(CorrectExchange):
+    """Shows what was bought as shares of the other side, as one that takes a purchase for a sale."""
+
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, positions=tuple(replace(one, leg=ContractSide.NO) for one in account.positions))
+
+
+class PayingLosersExchange(CorrectExchange):
+    def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
+        paid = super().payout_per_share(position, outcome, state)
+        return paid if isinstance(paid, UnpaidOutcome) else 1.0 - paid
+
+
+class VoidPayingExchange(CorrectExchange):
+    def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
+        paid = super().payout_per_share(position, outcome, state)
+        return float(position.leg is ContractSide.NO) if isinstance(paid, UnpaidOutcome) else paid
+
+
 SEALER_MUTANTS: list[tuple[str, type[CorrectExchange]]] = [
     ("sealing_sends_nothing", SendingOnSealExchange),
     ("sealing_sends_nothing", BoastingExchange),
@@ -354,6 +374,21 @@ TRADER_MUTANTS: list[tuple[str, type[CorrectExchange]]] = [
     ("cancelling_everything_leaves_nothing_to_rest", UncancellingExchange),
     ("cancelling_what_others_ordered_is_not_claimed", SweepingExchange),
     ("both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing", DoublingExchange),
+    ("shares_are_added_to_the_side_that_was_bought", OtherSideExchange),
+    ("the_side_that_came_true_is_paid", PayingLosersExchange),
+    ("what_the_venue_cancelled_wins_for_no_side", VoidPayingExchange),
+]
+# The usual mistakes, and words of the message that name them.
+NAMED_MISTAKES: list[tuple[str, type[CorrectExchange], str]] = [
+    ("a_lost_reply_is_a_doubt_that_reading_settles", TrustingExchange, "which is UNKNOWN"),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", DenyingExchange, "does it read all pages"),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", RetryingExchange, "must not send it again"),
+    ("requests_hold_no_secret", ShowingExchange, "1 secrets are in"),
+    ("a_refusal_has_a_reason_and_no_effect", CurtExchange, "a refusal needs its reason"),
+    ("a_refusal_has_a_reason_and_no_effect", CarelessExchange, "the venue refuses this batch"),
+    ("shares_are_added_to_the_side_that_was_bought", OtherSideExchange, "shares of yes were bought|shows .* look at"),
+    ("the_side_that_came_true_is_paid", PayingLosersExchange, "is the wrong side paid"),
+    ("what_the_venue_cancelled_wins_for_no_side", VoidPayingExchange, "is void, and payout_per_share pays"),
 ]
 
 
@@ -425,6 +460,12 @@ async def test_a_sound_trader_passes(name: str) -> None:
 @pytest.mark.parametrize(("name", "mutant"), [*SEALER_MUTANTS, *TRADER_MUTANTS])
 async def test_a_broken_trader_is_found(name: str, mutant: type[CorrectExchange]) -> None:
     with pytest.raises(Failure):
+        await run_check(TradingSubmitterContract(), name, setup=create_setup(mutant))
+
+
+@pytest.mark.parametrize(("name", "mutant", "words"), NAMED_MISTAKES)
+async def test_the_usual_mistakes_of_a_writer_are_named(name: str, mutant: type[CorrectExchange], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
         await run_check(TradingSubmitterContract(), name, setup=create_setup(mutant))
 
 

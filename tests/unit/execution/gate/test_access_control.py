@@ -70,6 +70,7 @@ ALLOWED = {
         PrivilegedAction.UNLOCK,
         PrivilegedAction.FORECAST,
         PrivilegedAction.WITHDRAW,
+        PrivilegedAction.DECIDE_PAIR,
     },
     UserRole.APPROVER: {
         PrivilegedAction.HALT,
@@ -83,6 +84,7 @@ ALLOWED = {
         PrivilegedAction.REVOKE_PRINCIPAL,
         PrivilegedAction.ADOPT,
         PrivilegedAction.ADOPT_FOLDER,
+        PrivilegedAction.DECIDE_PAIR,
         PrivilegedAction.UNLOCK,
         PrivilegedAction.FORECAST,
         PrivilegedAction.WITHDRAW,

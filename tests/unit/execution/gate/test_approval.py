@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from bot.core.orders import ContractSide, OrderSide
-from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape, Prediction
+from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape, Prediction
 from bot.core.questions import CrowdForecast
 from bot.core.submissions import HoldDecision, SendDecision
 from bot.execution.gate.approval import market_divergence, order_belief
@@ -33,14 +33,18 @@ def test_too_small_an_edge_is_held() -> None:
 def test_the_gate_computes_the_edge_from_the_forecast_whatever_the_planner_claims(
     predicted: Prediction, bought: dict[str, object], edge: str
 ) -> None:
-    decision = GATE.decide(trade(forecast=forecast(predicted), bought=order(edge=0.5, **bought)))
+    shape = ChoiceShape(options=("a", "b")) if isinstance(predicted, ChoicePrediction) else BinaryShape()
+    decision = GATE.decide(
+        trade(forecast=forecast(predicted), question=question(shape=shape), bought=order(edge=0.5, **bought))
+    )
     assert isinstance(decision, HoldDecision)
     assert f"the edge is {edge} by the forecast (0.5000 by the planner) a share after fees" in decision.why
 
 
 def test_an_order_on_an_option_that_was_not_forecast_is_held() -> None:
     choice = forecast(ChoicePrediction({"a": 0.9, "b": 0.1}))
-    decision = GATE.decide(trade(forecast=choice, bought=order(option="c", edge=0.5)))
+    asked = question(shape=ChoiceShape(options=("a", "b")))
+    decision = GATE.decide(trade(forecast=choice, question=asked, bought=order(option="c", edge=0.5)))
     assert isinstance(decision, HoldDecision)
     assert "the order is on 'c', which was not forecast" in decision.why
 
