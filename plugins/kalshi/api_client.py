@@ -73,6 +73,11 @@ class KalshiClient:
             answer = await self._get(f"historical/{path}")
         return _record(answer, "market", path)
 
+    async def has_archived_markets(self, event: str) -> bool:
+        """Return whether markets of an event were archived, which its own list leaves out."""
+        path = "historical/markets"
+        return bool(_records(await self._get(path, {"event_ticker": event, "limit": 1}), "markets", path))
+
     async def markets(self, tickers: Iterable[str]) -> dict[str, JsonRecord]:
         """Return markets by ticker, in any state; archived ones are missing."""
         wanted = list(dict.fromkeys(tickers))

@@ -38,7 +38,7 @@ from plugins.kalshi.api_client import KalshiClient
 from plugins.kalshi.market_parser import ACTIVE, ONE
 from plugins.kalshi.order_books import KalshiBookLevel, KalshiOrderBook, parse_book, sum_fills, walk_levels
 from plugins.kalshi.planner import CURRENCY, read_event_state
-from plugins.kalshi.questions import SCALAR_REASON
+from plugins.kalshi.questions import SCALAR_REASON, winning_ticker
 from plugins.kalshi.settings import KalshiSettings
 
 
@@ -113,14 +113,21 @@ class KalshiPaperMarket:
 
 
 def share_payout(position: Position, outcome: Outcome) -> float | UnpaidOutcome:
-    """Return what a contract pays; a market that is settled between yes and no pays both legs their part."""
+    """Return what a contract pays; a market that is settled between yes and no pays both legs their part.
+
+    The market counts, because options can be renamed. An outcome that names no market pays only the option of that
+    name: another name may be a new one of the same option.
+    """
+    yes: float
     match outcome:
         case BinaryOutcome(value=value):
             yes = value
-        case ChoiceOutcome(option=option):
-            yes = float(option == position.option)
+        case ChoiceOutcome() if (winner := winning_ticker(outcome)) is not None:
+            yes = float(winner == position.contract)
+        case ChoiceOutcome(option=option) if option == position.option:
+            yes = 1.0
         case VoidOutcome(reason=reason) if outcome.shares or reason.startswith(SCALAR_REASON):
-            yes = outcome.shares.get(position.option, 0.0)
+            yes = outcome.shares.get(position.contract, outcome.shares.get("", 0.0))
         case _:
             return UnpaidOutcome.OPEN
     return yes if position.leg is ContractSide.YES else 1.0 - yes

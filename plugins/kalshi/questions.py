@@ -181,14 +181,18 @@ def market_outcome(market: KalshiMarket) -> Outcome | None:
 
 
 def event_outcome(event: KalshiEvent) -> Outcome | None:
-    """Return the outcome of an event whose markets can all be read, None until it is final."""
+    """Return the outcome of an event whose markets can all be read, None until it is final.
+
+    Options can be renamed, so that the ticker of the winner is its first other name, and shares of a void event are by
+    ticker.
+    """
     final = {market.ticker: market for market in event.markets if market.status == FINALIZED}
     options = option_names(event.markets)
-    won = [options[ticker] for ticker, market in final.items() if market.result == "yes"]
+    won = [ticker for ticker, market in final.items() if market.result == "yes"]
     if not event.markets or (not won and len(final) < len(event.markets)):
         return None
     if len(won) == 1 and all(market.result in {"yes", "no"} for market in final.values()):
-        return ChoiceOutcome(won[0], otherwise=(NONE_OPTION,))
+        return ChoiceOutcome(options[won[0]], otherwise=(won[0], NONE_OPTION))
     if not won and all(market.result == "no" for market in final.values()):
         return ChoiceOutcome(NONE_OPTION)
     if len(final) < len(event.markets):
@@ -196,10 +200,16 @@ def event_outcome(event: KalshiEvent) -> Outcome | None:
     if any(market.result == "" for market in final.values()):
         return VoidOutcome(WITHOUT_RESULT)
     paid = {
-        options[ticker]: Decimal(1) if market.result == "yes" else market.value or Decimal(0)
-        for ticker, market in final.items()
+        ticker: Decimal(1) if market.result == "yes" else market.value or Decimal(0) for ticker, market in final.items()
     }
     return VoidOutcome(f"{len(won)} outcomes won" if len(won) > 1 else SCALAR_REASON, _shares(paid))
+
+
+def winning_ticker(outcome: ChoiceOutcome) -> str | None:
+    """Return the ticker of the market that won, "" if none did, None if the outcome does not say."""
+    if outcome.option == NONE_OPTION:
+        return ""
+    return outcome.otherwise[0] if len(outcome.otherwise) > 1 else None
 
 
 def _shares(paid: Mapping[str, Decimal]) -> dict[str, float]:

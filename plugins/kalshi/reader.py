@@ -15,6 +15,7 @@ import structlog
 
 from bot.api import (
     SINGLE_TARGET,
+    ChoiceOutcome,
     MalformedDataError,
     NotFoundError,
     Outcome,
@@ -34,7 +35,7 @@ from plugins.kalshi.market_parser import (
     parse_event,
     parse_market,
 )
-from plugins.kalshi.questions import EVENT_PREFIX, EventReading, event_outcome, market_outcome
+from plugins.kalshi.questions import EVENT_PREFIX, NONE_OPTION, EventReading, event_outcome, market_outcome
 from plugins.kalshi.settings import KalshiSettings
 
 log = structlog.get_logger(__name__)
@@ -121,6 +122,10 @@ class KalshiReader:
             if event.complaints:
                 raise MalformedDataError(event.complaints[0])
             outcome, markets = event_outcome(event), event.markets
+            has_winner = isinstance(outcome, ChoiceOutcome) and outcome.option != NONE_OPTION
+            if outcome is not None and not has_winner and await self._client.has_archived_markets(event.ticker):
+                message = f"{key}: no market that is listed won, and others were archived: look up which one won"
+                raise MalformedDataError(message)
         else:
             market = parse_market(listed[key] if key in listed else await self._client.market(key))
             outcome, markets = market_outcome(market), (market,)

@@ -20,6 +20,7 @@ from bot.api import (
     Account,
     AccountRefusal,
     AuthenticationError,
+    ContractSide,
     FoxcastError,
     HttpRequest,
     HttpResponse,
@@ -57,7 +58,7 @@ from bot.api import (
 )
 from plugins.kalshi.account import SHARD, KalshiAccountReader, parse_moment_text
 from plugins.kalshi.api_client import KalshiClient, build_url
-from plugins.kalshi.market_parser import ACTIVE, JsonRecord, parse_decimal, parse_market
+from plugins.kalshi.market_parser import ACTIVE, ONE, JsonRecord, parse_decimal, parse_market
 from plugins.kalshi.order_books import is_on_grid
 from plugins.kalshi.paper_market import share_payout
 from plugins.kalshi.reader import KalshiReader
@@ -72,6 +73,8 @@ WRITE_DEADLINE_S = 30.0
 # How long after it was made an order may be sent, and after that until every list shows it.
 MAX_SEND_AGE_S = 30.0
 SETTLEMENT_DELAY_S = 60.0
+# Less than any step of prices or counts; limits are floats.
+TERMS_TOLERANCE = Decimal("0.000001")
 _DEVELOPER_CODES = ("invalid_", "bad_request", "deprecated_")
 _PAUSE_CODES = ("trading_is_paused", "exchange_is_paused")
 
@@ -137,6 +140,7 @@ class KalshiWriter:
         if intent.action is not IntentAction.ORDER or order is None or question is None:
             message = f"{intent.ref}: this venue accepts orders on known questions, not {intent.action}"
             raise RequestRejectedError(message)
+        require_matching_terms(order)
         try:
             reading = await self._reader.find_question(question.ref.key)
             market = parse_market(await self._client.market(order.contract))
@@ -212,6 +216,29 @@ class KalshiWriter:
         if reply.status in {401, 403}:
             raise AuthenticationError(write_verdict(reply).detail)
         log.info("cancelled", order=name, status=reply.status)
+
+
+def require_matching_terms(order: Order) -> None:
+    """Raise RequestRejectedError if what is sent is not what the gate checked: count, price of YES, side, and cost."""
+    buys_yes = (order.side is OrderSide.BUY) is (order.leg is ContractSide.YES)
+    limit, shares = Decimal(repr(order.limit)), Decimal(repr(order.shares))
+    yes_price = limit if order.leg is ContractSide.YES else ONE - limit
+    try:
+        count, price = (parse_decimal(order.terms, name, order.contract) for name in ("count", "price"))
+    except MalformedDataError as error:
+        message = f"the request does not agree with the order: {error}"
+        raise RequestRejectedError(message) from error
+    differences = {
+        f"count {count} for {shares} contracts": abs(count - shares) > TERMS_TOLERANCE,
+        f"price {price} of YES for a limit of {limit}": abs(price - yes_price) > TERMS_TOLERANCE,
+        f"{order.terms.get('book_side')} to {order.side} {order.leg}": order.terms.get("book_side")
+        != ("bid" if buys_yes else "ask"),
+        f"a cost of {order.cost} for {count} at {limit}": order.side is OrderSide.BUY
+        and count * limit > Decimal(repr(order.cost)) + TERMS_TOLERANCE,
+    }
+    if found := [text for text, is_different in differences.items() if is_different]:
+        message = f"{order.contract}: the request does not agree with the order: {'; '.join(found)}"
+        raise RequestRejectedError(message)
 
 
 def seal_order(intent: Intent, order: Order, now: datetime) -> SealedRequest:

@@ -310,7 +310,7 @@ class TestWriter(TradingSubmitterContract):
     async def setup(self, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
         async with open_writer_fixture(tmp_path) as live:
             kalshi = live.kalshi
-            odd = replace(a_purchase(12.0, 0.57), terms={**a_purchase(12.0, 0.57).terms, "price": "0.5750"})
+            odd = a_purchase(12.0, 0.575)
             question = (await kalshi.questions())[HELD]
             bad = (intent_of("odd", odd, question.ref),)
 

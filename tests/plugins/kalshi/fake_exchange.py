@@ -90,9 +90,15 @@ class FakeKalshiExchange:
                 return next(iter(found), None) if rest else self._page_of_events(asked)
             case ["markets", *rest]:
                 return self._read_market(rest, asked)
-            case ["historical", "markets", ticker] if ticker in self.archived:
-                return {"market": self.archived[ticker]}
+            case ["historical", "markets", *rest]:
+                return self._read_archive(rest, asked)
         return None
+
+    def _read_archive(self, parts: list[str], asked: dict[str, str]) -> Any:
+        if parts:
+            return next(({"market": self.archived[ticker]} for ticker in parts if ticker in self.archived), None)
+        found = [one for one in self.archived.values() if one["event_ticker"] == asked["event_ticker"]]
+        return {"markets": found[: int(asked.get("limit", "100"))], "cursor": ""}
 
     def _read_market(self, parts: list[str], asked: dict[str, str]) -> Any:
         match parts:

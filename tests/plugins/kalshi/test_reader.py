@@ -196,8 +196,8 @@ async def test_outcomes_of_markets(kalshi: KalshiFixture, result: str, value: st
         (("yes", None), ChoiceOutcome("Candidate A")),
         (("no", "no"), ChoiceOutcome(NONE_OPTION)),
         (("no", None), None),
-        (("yes", "yes"), VoidOutcome("2 outcomes won", {"Candidate A": 1.0, "Candidate B": 1.0})),
-        (("scalar", "no"), VoidOutcome("settled between yes and no", {"Candidate A": 0.37})),
+        (("yes", "yes"), VoidOutcome("2 outcomes won", {A: 1.0, B: 1.0})),
+        (("scalar", "no"), VoidOutcome("settled between yes and no", {A: 0.37})),
         (("", "no"), VoidOutcome("finalized without a result")),
     ],
 )
@@ -219,6 +219,22 @@ async def test_an_archived_market_still_has_its_outcome(kalshi: KalshiFixture) -
     kalshi.venue.archive(A)
     assert (await kalshi.resolutions(A, B))[A].outcome == BinaryOutcome(0.0)
     assert await kalshi.resolutions("KXNONE-1-A") == {}
+
+
+@pytest.mark.parametrize(("result", "value"), [("yes", "1.0000"), ("scalar", "0.3700"), ("no", "0.0000")])
+async def test_an_event_without_all_its_markets_is_not_said_to_have_no_winner(
+    kalshi: KalshiFixture, result: str, value: str
+) -> None:
+    others = (settled(market("B"), "no", "0.0000"), settled(market("C"), "no", "0.0000"))
+    kalshi.venue.add(race(settled(market("A"), result, value), *others))
+    kalshi.venue.archive(A)
+    assert await kalshi.resolutions(RACE) == {}
+
+
+async def test_a_listed_winner_counts_though_another_market_was_archived(kalshi: KalshiFixture) -> None:
+    kalshi.venue.add(race(settled(market("A"), "no", "0.0000"), settled(market("B"), "yes", "1.0000")))
+    kalshi.venue.archive(A)
+    assert (await kalshi.resolutions(RACE))[RACE].outcome == ChoiceOutcome("Candidate B")
 
 
 async def test_a_question_is_found_by_ticker_event_and_address(kalshi: KalshiFixture) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bot.api import (
+    ChoiceOutcome,
     ChoicePrediction,
     ClosingProposal,
     ContractSide,
@@ -17,8 +18,10 @@ from bot.api import (
     PaperTradingSubmitter,
     Position,
     RequestRejectedError,
+    UnpaidOutcome,
 )
-from plugins.kalshi.paper_market import open_paper
+from bot.store.serialization import OUTCOME
+from plugins.kalshi.paper_market import open_paper, share_payout
 from plugins.kalshi.planner import KalshiPlanner
 from plugins.kalshi.questions import NONE_OPTION
 from tests.plugins.kalshi.conftest import KalshiFixture
@@ -161,6 +164,47 @@ async def test_from_belief_to_payout_to_the_cent(kalshi: KalshiFixture, result: 
     assert after.positions == ()
     assert after.cash == pytest.approx(before.cash + paid * position.shares)
     assert {request.method for request in kalshi.venue.requests} == {"GET"}
+
+
+RACE = "event:KXDEMO-26DEC31"
+
+
+@pytest.mark.parametrize(
+    ("results", "paid"),
+    [((("yes", "1"), ("no", "0")), 1.0), ((("no", "0"), ("yes", "1")), 0.0), ((("scalar", "0.37"), ("no", "0")), 0.37)],
+)
+async def test_an_option_that_was_renamed_is_paid_by_its_market(
+    kalshi: KalshiFixture, results: tuple[tuple[str, str], ...], paid: float
+) -> None:
+    kalshi.venue.add(event(quoted("A", "0.55", "0.57"), quoted("B", "0.28", "0.30"), mutually_exclusive=True))
+    kalshi.venue.books[A] = WALK_BOOK
+    question = (await kalshi.questions())[RACE]
+    async with open_paper(kalshi.settings, paper_place(kalshi)) as book:
+        assert isinstance(book, PaperTradingSubmitter)
+        order = replace(a_purchase(12.0, 0.57), option="Candidate A")
+        receipt = await send(book, "one", order, question.ref)
+        before = await book.account()
+        # The names change places, so that the name alone points to the other market.
+        names = zip("AB", ("Candidate B", "Candidate A"), results, strict=True)
+        members = [settled(market(letter, yes_sub_title=name), *result) for letter, name, result in names]
+        kalshi.venue.add(event(*members, mutually_exclusive=True))
+        kalshi.clock.advance_without_waking(86_400)
+        # As the outcome is kept.
+        known = [
+            replace(one, outcome=OUTCOME.decode(OUTCOME.encode(one.outcome)))
+            for one in (await kalshi.resolutions(RACE)).values()
+        ]
+        assert await book.settle(known) == 1
+        after = await book.account()
+    assert receipt.fills[0].shares == 12.0
+    assert after.cash == pytest.approx(before.cash + paid * 12.0)
+
+
+def test_an_outcome_without_a_market_pays_a_name_it_knows_and_never_nothing() -> None:
+    position = Position(contract=A, leg=YES, shares=1.0, paid=0.5, option="Candidate A")
+    assert share_payout(position, ChoiceOutcome("Candidate A")) == 1.0
+    assert share_payout(position, ChoiceOutcome("Alpha")) is UnpaidOutcome.OPEN
+    assert share_payout(position, ChoiceOutcome(NONE_OPTION)) == 0.0
 
 
 async def test_what_own_orders_took_is_gone_until_the_level_changes(kalshi: KalshiFixture) -> None:

@@ -65,6 +65,33 @@ async def test_each_leg_and_side_is_sent_at_the_price_of_yes_and_moves_the_posit
     assert live.account.bodies[0].get("reduce_only", False) is (side is SELL)
 
 
+@pytest.mark.parametrize(
+    ("changes", "terms"),
+    [
+        ({}, {"price": "0.5800"}),
+        ({}, {"count": "120.00"}),
+        ({}, {"count": "twelve"}),
+        ({}, {"book_side": "ask"}),
+        ({}, {"price": None}),
+        ({"limit": 0.56}, {}),
+        ({"shares": 11.0}, {}),
+        ({"cost": 6.83}, {}),
+        ({"leg": NO}, {}),
+        ({"side": SELL, "cost": 0.0}, {}),
+    ],
+    ids=str,
+)
+async def test_an_order_that_is_not_what_the_gate_checked_is_refused(
+    live: WriterFixture, changes: dict[str, Any], terms: dict[str, Any]
+) -> None:
+    question = (await live.kalshi.questions())[A]
+    order = a_purchase(12.0, 0.57)
+    changed = replace(order, **changes, terms={**order.terms, **terms})
+    with pytest.raises(RequestRejectedError, match="does not agree"):
+        await seal_batch(live.writer(), question, make_intent(question, changed))
+    assert live.account.bodies == []
+
+
 async def test_an_id_is_never_used_twice_and_one_that_was_is_looked_for(live: WriterFixture) -> None:
     question = (await live.kalshi.questions())[A]
     writer = live.writer()
