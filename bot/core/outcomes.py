@@ -64,7 +64,8 @@ class NumericOutcome:
 class VoidOutcome:
     """Annulled, ambiguous or withdrawn, or more than one option came true; it is never scored.
 
-    In the last case ``shares`` is what a share of each option paid, without options that paid nothing.
+    In the last case ``shares`` is what a share of each option paid, without options that paid nothing; by contract
+    where the venue can rename its options.
     """
 
     reason: str

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
+import pytest
+
 from bot.core.errors import RequestRejectedError
 from bot.core.interfaces import SealingSubmitter, TradingSubmitter, VenueSubmitter, WriteListingSubmitter
 from bot.core.orders import Account, ContractSide, Fill, OpenOrder, Order, OrderSide, Position, UnpaidOutcome
@@ -227,10 +229,12 @@ class TradingSubmitterContract(SealingSubmitterContract):
     """What every account or paper book that trades must do in addition; the intents of ``setup.batch`` are purchases.
 
     ``orders_name_cost`` is True where an order names what it spends, so that better prices bring more shares than it
-    named. ``pays_void`` is True where a share of a void question is paid by the rules of the venue, and not refunded.
+    named. ``orders_rest`` is False where every order is matched at once or dropped. ``pays_void`` is True where a share
+    of a void question is paid by the rules of the venue, and not refunded.
     """
 
     orders_name_cost: ClassVar[bool] = False
+    orders_rest: ClassVar[bool] = True
     pays_void: ClassVar[bool] = False
 
     async def test_the_account_is_one_of_its_currency(self, setup: SubmitterSetup) -> None:
@@ -278,14 +282,14 @@ class TradingSubmitterContract(SealingSubmitterContract):
     async def test_an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled(
         self, setup: SubmitterSetup
     ) -> None:
-        assert setup.resting_batch is not None
+        resting_batch = self._resting_batch(setup)
         before = await _require_trader(setup).account()
-        await _seal_and_submit(setup, setup.resting_batch)
+        await _seal_and_submit(setup, resting_batch)
         held = await _require_trader(setup).account()
         orders = _new_orders(before, held)
         reserved = math.fsum(order.reserves for order in orders)
         assert orders
-        assert 0.0 < reserved <= math.fsum(_require_order(intent).cost for intent in setup.resting_batch.intents) + CENT
+        assert 0.0 < reserved <= math.fsum(_require_order(intent).cost for intent in resting_batch.intents) + CENT
         assert abs(before.cash - reserved - held.cash) <= CENT
         assert set(await _require_trader(setup).cancel([order.id for order in orders])) == {
             order.id for order in orders
@@ -295,8 +299,7 @@ class TradingSubmitterContract(SealingSubmitterContract):
         assert abs(before.cash - after.cash) <= CENT
 
     async def test_cancelling_everything_leaves_nothing_to_rest(self, setup: SubmitterSetup) -> None:
-        assert setup.resting_batch is not None
-        await _seal_and_submit(setup, setup.resting_batch)
+        await _seal_and_submit(setup, self._resting_batch(setup))
         ended = await _require_trader(setup).cancel(None)
         assert len(ended) == len(set(ended)) > 0
         assert (await _require_trader(setup).account()).orders == ()
@@ -361,11 +364,16 @@ class TradingSubmitterContract(SealingSubmitterContract):
                 )
 
     async def test_cancelling_what_others_ordered_is_not_claimed(self, setup: SubmitterSetup) -> None:
-        assert setup.resting_batch is not None
-        await _seal_and_submit(setup, setup.resting_batch)
+        await _seal_and_submit(setup, self._resting_batch(setup))
         resting = (await _require_trader(setup).account()).orders
         await _require_trader(setup).cancel([])
         assert (await _require_trader(setup).account()).orders == resting
+
+    def _resting_batch(self, setup: SubmitterSetup) -> SubmissionBatch:
+        if not self.orders_rest:
+            pytest.skip("no order of this venue rests")
+        assert setup.resting_batch is not None
+        return setup.resting_batch
 
 
 async def _seal_batch(sealer: SealingSubmitter, batch: SubmissionBatch) -> SubmissionBatch:

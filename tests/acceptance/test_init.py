@@ -23,7 +23,7 @@ from bot.testing.model_server import ReplyFunction, ScriptedModelServer
 from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand
 from tests.acceptance.scripted_installation import ScriptedInstallation, searching
 
-VENUES = ["forecastbench", "manifold", "metaculus", "polymarket", "own"]
+VENUES = ["forecastbench", "kalshi", "manifold", "metaculus", "polymarket", "own"]
 PROVIDERS = ["openrouter", "openai", "anthropic", "gemini", "local/small", "none"]
 KEY_VARIABLES = ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 

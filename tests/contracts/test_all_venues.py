@@ -115,7 +115,7 @@ async def test_whatever_a_venue_can_do_is_held_to_its_kit(spec: VenueSpec[Any], 
 
 
 def test_all_built_in_venues_are_looked_at() -> None:
-    assert {spec.name for spec in built_in()} == {"forecastbench", "manifold", "metaculus", "polymarket"}
+    assert {spec.name for spec in built_in()} == {"forecastbench", "kalshi", "manifold", "metaculus", "polymarket"}
 
 
 # The test is tested: a venue that can all, and its classes one by one taken away.

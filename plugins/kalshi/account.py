@@ -1,0 +1,188 @@
+"""The account of the key: cash, positions, orders and fills, and its check before trading.
+
+Only cash on the first shard of the exchange counts; money on another one cannot be spent here. Source:
+docs/facts/kalshi.md#account.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from bot.api import (
+    Account,
+    ContractSide,
+    Fill,
+    MalformedDataError,
+    NotFoundError,
+    OpenOrder,
+    OrderSide,
+    PluginContext,
+    Position,
+)
+from plugins.kalshi.api_client import KalshiClient, QueryParameters
+from plugins.kalshi.market_parser import ONE, JsonRecord, parse_decimal, parse_decimal_text
+from plugins.kalshi.order_books import parse_book
+from plugins.kalshi.paper_market import mark_position
+from plugins.kalshi.planner import CURRENCY
+from plugins.kalshi.settings import KalshiSettings
+from plugins.kalshi.signing import KalshiSigner
+
+SHARD = 0
+_MAX_PAGES = 50
+
+
+class KalshiAccountReader:
+    """Reads the account of the key."""
+
+    def __init__(self, settings: KalshiSettings, context: PluginContext, signer: KalshiSigner) -> None:
+        self._clock = context.clock
+        self._client = KalshiClient(settings, context.http, context.clock, signer)
+
+    async def read_account(self) -> Account:
+        """Return the account as it is now; raises ServiceUnavailableError if any part cannot be read."""
+        cash = await self.cash()
+        orders = [parse_open_order(row) async for row in self.rows("orders", {"status": "resting"})]
+        positions = [
+            await self._position(row)
+            async for row in self.rows("positions", {"count_filter": "position"}, "market_positions")
+        ]
+        return Account(
+            at=self._clock.now(),
+            currency=CURRENCY,
+            cash=float(cash),
+            positions=tuple(one for one in positions if one.shares > 0),
+            orders=tuple(orders),
+            redeems=True,
+        )
+
+    async def cash(self) -> Decimal:
+        """Return the dollars that can be spent."""
+        answer = await self._client.get_signed("portfolio/balance")
+        rows = answer.get("balance_breakdown")
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, dict) and row.get("exchange_index") == SHARD:
+                return parse_decimal(row, "balance", "the balance")
+        message = f"portfolio/balance: no balance of shard {SHARD}"
+        raise MalformedDataError(message)
+
+    async def rows(
+        self, path: str, query: QueryParameters, name: str = "", *, since: datetime | None = None
+    ) -> AsyncIterator[JsonRecord]:
+        """Yield the rows of a list of the portfolio to its end; raises MalformedDataError if it has none."""
+        asked: dict[str, str | int] = {"limit": 1000, **query}
+        if since is not None:
+            asked["min_ts"] = int(since.timestamp())
+        for _ in range(_MAX_PAGES):
+            answer = await self._client.get_signed(f"portfolio/{path}", asked)
+            rows = answer.get(name or path)
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                message = f"portfolio/{path}: the response has no list of {name or path}"
+                raise MalformedDataError(message)
+            for row in rows:
+                yield row
+            cursor = answer.get("cursor")
+            if not cursor:
+                return
+            if not isinstance(cursor, str) or cursor == asked.get("cursor") or not rows:
+                break
+            asked["cursor"] = cursor
+        message = f"portfolio/{path}: the list has no end"
+        raise MalformedDataError(message)
+
+    async def fills(self, ticker: str, order_id: str, order_leg: ContractSide, side: OrderSide) -> tuple[Fill, ...]:
+        """Return the fills of an order, each once."""
+        found: dict[str, Fill] = {}
+        async for row in self.rows("fills", {"ticker": ticker, "order_id": order_id}):
+            if row.get("order_id") == order_id:
+                fill = parse_fill(row, order_leg, side)
+                found[fill.reference] = fill
+        return tuple(found.values())
+
+    async def _position(self, row: JsonRecord) -> Position:
+        ticker = str(row.get("ticker", ""))
+        count = parse_decimal(row, "position_fp", ticker)
+        position = Position(
+            contract=ticker,
+            leg=ContractSide.YES if count > 0 else ContractSide.NO,
+            shares=float(abs(count)),
+            paid=float(parse_decimal(row, "market_exposure_dollars", ticker)),
+        )
+        try:
+            book = parse_book(await self._client.book(ticker), ticker)
+        except NotFoundError:
+            return position
+        return Position(
+            contract=ticker,
+            leg=position.leg,
+            shares=position.shares,
+            paid=position.paid,
+            mark=mark_position(book, position),
+        )
+
+
+def parse_open_order(row: JsonRecord) -> OpenOrder:
+    """Parse a resting order: a bid buys YES, an ask buys NO."""
+    name, ticker = _text(row, "order_id"), _text(row, "ticker")
+    leg = ContractSide.YES if row.get("book_side") == "bid" else ContractSide.NO
+    price, count = parse_decimal(row, f"{leg}_price_dollars", name), parse_decimal(row, "remaining_count_fp", name)
+    return OpenOrder(
+        id=name,
+        contract=ticker,
+        leg=leg,
+        side=OrderSide.BUY,
+        limit=float(price),
+        shares=float(count),
+        reserves=float(price * count),
+    )
+
+
+def parse_fill(row: JsonRecord, leg: ContractSide, side: OrderSide) -> Fill:
+    """Parse a fill as one of an order on that leg; raises MalformedDataError."""
+    name = _text(row, "fill_id")
+    count, fee = parse_decimal(row, "count_fp", name), parse_decimal(row, "fee_cost", name)
+    yes = parse_decimal(row, "yes_price_dollars", name)
+    price = yes if leg is ContractSide.YES else ONE - yes
+    value = count * price
+    return Fill(
+        reference=name,
+        at=parse_moment_text(_text(row, "created_time"), name),
+        shares=float(count),
+        price=float(price),
+        cash=float(-value - fee if side is OrderSide.BUY else value - fee),
+        fee=float(fee),
+    )
+
+
+def parse_moment_text(value: str, what: str) -> datetime:
+    """Return a moment in RFC 3339; raises MalformedDataError."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        message = f"{what}: {value!r:.60} is not a moment with a time zone"
+        raise MalformedDataError(message)
+    return moment
+
+
+async def check_account(settings: KalshiSettings, context: PluginContext) -> Sequence[str]:
+    """Return what a person should know; nothing is written.
+
+    Raises AuthenticationError if the owner has not attested, the key is missing, or the venue refuses key or clock.
+    """
+    cash = await KalshiAccountReader(settings, context, KalshiSigner(settings, context.clock)).cash()
+    findings = [f"{settings.environment}: {cash:.2f} dollars on shard {SHARD} of the exchange"]
+    return findings if cash else [*findings, "no dollars there: money on other shards does not count"]
+
+
+def _text(row: JsonRecord, name: str) -> str:
+    value = row.get(name)
+    if not isinstance(value, str) or not value:
+        message = f"a row of the portfolio has no {name}"
+        raise MalformedDataError(message)
+    return value
+
+
+def parse_count(fields: JsonRecord, name: str) -> Decimal:
+    """Return a count of a response; raises MalformedDataError."""
+    return parse_decimal_text(fields.get(name), f"the response: {name}")

@@ -1,0 +1,339 @@
+"""The contract kits on the Kalshi reader, planner and paper book, on records in the documented forms."""
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+import pytest
+
+from bot.api import (
+    BinaryOutcome,
+    BinaryPrediction,
+    ChoiceOutcome,
+    ChoicePrediction,
+    ClosingPlanner,
+    ClosingProposal,
+    ContractSide,
+    Order,
+    OrderPlanner,
+    Outcome,
+    PluginContext,
+    PluginSettings,
+    Position,
+    Prediction,
+    Question,
+    SizingPolicy,
+    SubmissionBatch,
+    TradeProposal,
+    TradingSubmitter,
+    VenueSpec,
+)
+from bot.core.interfaces import QuestionReader
+from bot.testing.clock import FakeClock
+from bot.testing.http import FakeHttpClient
+from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
+from bot.testing.question_list_contract import ExpectedQuestion, QuestionListContract
+from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.venue_contracts import ClosingPlannerContract, QuestionReaderContract, VenueContract
+from plugins.kalshi import foxcast_venues
+from plugins.kalshi.api_client import QueryParameters, build_url
+from plugins.kalshi.planner import KalshiPlanner
+from plugins.kalshi.questions import NONE_OPTION
+from plugins.kalshi.reader import KalshiReader
+from plugins.kalshi.settings import KalshiSettings
+from plugins.kalshi.writer import KalshiWriter
+from tests.contracts.lossy_clients import LossyTradingSubmitter
+from tests.plugins.kalshi.conftest import KalshiFixture, open_kalshi
+from tests.plugins.kalshi.fake_account import key_text
+from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled
+from tests.plugins.kalshi.test_trading import a_purchase
+from tests.plugins.kalshi.trading import account, intent_of, paper_place
+from tests.plugins.kalshi.writer_fixture import open_writer_fixture
+
+SPEC: VenueSpec[Any] = foxcast_venues()[0]
+SETTINGS = KalshiSettings()
+RACE = event(quoted("A", "0.58", "0.62"), quoted("B", "0.29", "0.31"), mutually_exclusive=True, number=30)
+PLAIN = event(market("A"), market("B"))
+CLOSED = event(settled(market("A"), "yes", "1.0000"), number=29)
+
+
+def pages() -> Mapping[str, bytes]:
+    """The open list in one page, and outcomes."""
+    asked: QueryParameters = {"status": "open", "with_nested_markets": "true", "limit": 200, "min_close_ts": 1767232800}
+    found: dict[str, object] = {
+        build_url(SETTINGS, "series"): {"series": [series()]},
+        build_url(SETTINGS, "series/KXDEMO"): {"series": series()},
+        build_url(SETTINGS, "events", asked): {"events": [RACE, PLAIN], "cursor": ""},
+    }
+    for one in (RACE, PLAIN, CLOSED):
+        url = build_url(SETTINGS, f"events/{one['event_ticker']}", {"with_nested_markets": "true"})
+        found[url] = {"event": one}
+        for child in one["markets"]:
+            found[build_url(SETTINGS, f"markets/{child['ticker']}")] = {"market": child}
+    for tickers in ("KXDEMO-26DEC31-B", "KXDEMO-26DEC31-A"):
+        query: QueryParameters = {"tickers": tickers, "mve_filter": "exclude", "limit": 100}
+        won = [settled(child, "yes", "1.0000") for child in PLAIN["markets"]]
+        found[build_url(SETTINGS, "markets", query)] = {"markets": won, "cursor": ""}
+    return {url: json.dumps(answer).encode() for url, answer in found.items()}
+
+
+class TestReader(VenueContract):
+    spec = SPEC
+    settings: ClassVar[PluginSettings] = SETTINGS
+    remote_settings: ClassVar[PluginSettings] = SETTINGS
+    pages: ClassVar[Mapping[str, bytes | Exception]] = pages()
+
+
+class TestFinding(QuestionReaderContract):
+    spec = SPEC
+
+    @pytest.fixture
+    def http(self) -> FakeHttpClient:
+        return FakeHttpClient(pages())
+
+    @pytest.fixture
+    def finder(self, http: FakeHttpClient, tmp_path: Any) -> QuestionReader:
+        return KalshiReader(SETTINGS, PluginContext(clock=FakeClock(), http=http, folder=tmp_path))
+
+    @pytest.fixture
+    def reached(self, http: FakeHttpClient) -> Callable[[], frozenset[str]]:
+        return lambda: frozenset(url.split("/")[2] for url in http.requested_urls)
+
+    @pytest.fixture
+    def hosts(self) -> frozenset[str]:
+        return frozenset({"external-api.kalshi.com"})
+
+    @pytest.fixture
+    def unfit(self) -> str | None:
+        return "KXDEMO-26DEC29-A"
+
+
+LIST_SETTINGS = KalshiSettings(page_size=1)
+# close_time of the sample market.
+END = datetime(2026, 6, 30, 15, tzinfo=UTC)
+OVER = (
+    event(settled(market("A"), "no", "0.0000"), settled(market("B"), "yes", "1.0000"), number=30)
+    | {"mutually_exclusive": True},
+    event(settled(market("A"), "yes", "1.0000"), market("B")),
+)
+
+
+def list_pages(*events: dict[str, Any]) -> Mapping[str, bytes]:
+    """Return the list with one event on each page, and what is asked of their outcomes."""
+    found: dict[str, object] = {build_url(LIST_SETTINGS, "series"): {"series": [series()]}}
+    for one, cursor, following in ((RACE, {}, "second"), (PLAIN, {"cursor": "second"}, "")):
+        query: QueryParameters = {
+            "status": "open",
+            "with_nested_markets": "true",
+            "limit": 1,
+            **cursor,
+            "min_close_ts": 1767232800,
+        }
+        found[build_url(LIST_SETTINGS, "events", query)] = {"events": [one], "cursor": following}
+    for one in events:
+        url = build_url(LIST_SETTINGS, f"events/{one['event_ticker']}", {"with_nested_markets": "true"})
+        found[url] = {"event": one}
+    tickers = "KXDEMO-26DEC31-A,KXDEMO-26DEC31-B"
+    asked: QueryParameters = {"tickers": tickers, "mve_filter": "exclude", "limit": 100}
+    found[build_url(LIST_SETTINGS, "markets", asked)] = {"markets": events[1]["markets"], "cursor": ""}
+    return {url: json.dumps(answer).encode() for url, answer in found.items()}
+
+
+class TestList(QuestionListContract):
+    spec = SPEC
+    settings: ClassVar[PluginSettings] = LIST_SETTINGS
+    pages: ClassVar[Mapping[str, bytes | Exception]] = list_pages(RACE, PLAIN)
+    outcome_pages: ClassVar[Mapping[str, bytes | Exception] | None] = list_pages(*OVER)
+    cursor_field = "cursor"
+    # Midpoints of the best quotes: 0.58 and 0.62 (0.29 and 0.31 for the other option), 0.47 and 0.52.
+    expected: ClassVar[Mapping[str, ExpectedQuestion]] = {
+        "event:KXDEMO-26DEC30": (0.6, END, "choice"),
+        "KXDEMO-26DEC31-A": (0.495, END, "binary"),
+        "KXDEMO-26DEC31-B": (0.495, END, "binary"),
+    }
+    outcomes: ClassVar[Mapping[str, Outcome]] = {
+        "event:KXDEMO-26DEC30": ChoiceOutcome("Candidate B"),
+        "KXDEMO-26DEC31-A": BinaryOutcome(1.0),
+    }
+    events: ClassVar[Mapping[str, str]] = {
+        "event:KXDEMO-26DEC30": "KXDEMO-26DEC30",
+        "KXDEMO-26DEC31-A": "KXDEMO-26DEC31",
+        "KXDEMO-26DEC31-B": "KXDEMO-26DEC31",
+    }
+
+
+HELD = "KXDEMO-26DEC31-A"
+YES, NO = ContractSide.YES, ContractSide.NO
+# At most the best price of either side is taken, so that the fee is that of one price.
+SIZING = SizingPolicy(kelly_fraction=0.5, market_shrinkage=0.0, min_edge=0.02, price_band=(0.05, 0.95), max_cost=5.0)
+# Candidate B of the race is offered at 0.30 and bid for at 0.28.
+SECOND_BOOK = {"yes_dollars": [["0.2800", "50.00"]], "no_dollars": [["0.7000", "50.00"]]}
+RACE_BELIEFS = {"Candidate A": 0.55, "Candidate B": 0.42, NONE_OPTION: 0.03}
+
+
+class TestPlanner(OrderPlannerContract):
+    spec = SPEC
+
+    @pytest.fixture
+    async def kalshi(self, tmp_path: Path) -> AsyncIterator[KalshiFixture]:
+        async with open_kalshi(tmp_path) as kalshi:
+            first, second = quoted("A", "0.5500", "0.5700"), quoted("B", "0.2800", "0.3000")
+            kalshi.venue.add(event(first), event(first, second, number=30, mutually_exclusive=True))
+            kalshi.venue.books = {HELD: WALK_BOOK, "KXDEMO-26DEC30-A": WALK_BOOK, "KXDEMO-26DEC30-B": SECOND_BOOK}
+            yield kalshi
+
+    @pytest.fixture
+    async def questions(self, kalshi: KalshiFixture) -> Mapping[str, Question]:
+        return await kalshi.questions()
+
+    @pytest.fixture
+    def planner(self, kalshi: KalshiFixture) -> OrderPlanner:
+        return KalshiPlanner(kalshi.settings, kalshi.client)
+
+    @pytest.fixture
+    def cases(self, kalshi: KalshiFixture, questions: Mapping[str, Question]) -> Sequence[PlanningCase]:
+        market_question, race = questions[HELD], questions["event:KXDEMO-26DEC30"]
+        high, low = (self.proposal(kalshi, market_question, BinaryPrediction(belief)) for belief in (0.8, 0.2))
+        choice = self.proposal(kalshi, race, ChoicePrediction(RACE_BELIEFS))
+        return [
+            PlanningCase(proposal=high, contract=HELD, leg=YES),
+            PlanningCase(proposal=low, contract=HELD, leg=NO),
+            PlanningCase(proposal=choice, contract="KXDEMO-26DEC30-B", leg=YES, option="Candidate B"),
+        ]
+
+    @pytest.fixture
+    def fair_proposal(self, kalshi: KalshiFixture, questions: Mapping[str, Question]) -> TradeProposal:
+        return self.proposal(kalshi, questions[HELD], BinaryPrediction(0.56))
+
+    def proposal(self, kalshi: KalshiFixture, question: Question, belief: Prediction) -> TradeProposal:
+        return TradeProposal(
+            question=question,
+            predictions={"outcome": belief},
+            account=account(kalshi),
+            sizing=SIZING,
+            now=kalshi.clock.now(),
+        )
+
+    def fee_of(self, order: Order) -> float:
+        """Rate times shares times price times (1 - price): docs/facts/kalshi.md#fees."""
+        return 0.07 * order.shares * order.expected * (1 - order.expected)
+
+
+class TestClosing(ClosingPlannerContract):
+    @pytest.fixture
+    async def kalshi(self, tmp_path: Path) -> AsyncIterator[KalshiFixture]:
+        async with open_kalshi(tmp_path) as kalshi:
+            kalshi.venue.add(PLAIN)
+            kalshi.venue.books[HELD] = WALK_BOOK
+            yield kalshi
+
+    @pytest.fixture
+    async def planner(self, kalshi: KalshiFixture) -> ClosingPlanner:
+        return KalshiPlanner(kalshi.settings, kalshi.client)
+
+    @pytest.fixture
+    async def proposal(self, kalshi: KalshiFixture) -> ClosingProposal:
+        position = Position(contract=HELD, leg=ContractSide.NO, shares=20.0, paid=9.0)
+        return ClosingProposal(
+            question=(await kalshi.questions())[HELD],
+            position=position,
+            account=account(kalshi, positions=(position,)),
+            now=kalshi.clock.now(),
+        )
+
+
+class TestPaperBook(TradingSubmitterContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "paper"
+    orders_rest: ClassVar[bool] = False
+
+    @pytest.fixture
+    async def setup(self, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
+        async with open_kalshi(tmp_path) as kalshi, AsyncExitStack() as stack:
+            kalshi.venue.add(PLAIN)
+            kalshi.venue.books = {HELD: WALK_BOOK, "KXDEMO-26DEC31-B": WALK_BOOK}
+            place = paper_place(kalshi, cash=1000.0)
+
+            async def reopen() -> TradingSubmitter:
+                kalshi.clock.advance_without_waking(1.0)
+                assert SPEC.paper is not None
+                return cast("TradingSubmitter", await stack.enter_async_context(SPEC.paper(kalshi.settings, place)))
+
+            later: Callable[[float], Awaitable[None]] = kalshi.clock.advance
+            book = LossyTradingSubmitter(await reopen())
+            yield SubmitterSetup(
+                sealer=book,
+                batch=await paper_batch(kalshi, "bought", 12.0),
+                refused_batch=await paper_batch(kalshi, "refused", 5000.0),
+                count_effects=lambda: count_orders(place.folder),
+                reopen=reopen,
+                advance_time=later,
+                now=kalshi.clock.now,
+                lose_request=lambda: book.losses.append("request"),
+                lose_reply=lambda: book.losses.append("reply"),
+            )
+            assert {one.method for one in kalshi.venue.requests} == {"GET"}
+
+    async def test_no_order_is_open_after_it_was_sent(self, setup: SubmitterSetup) -> None:
+        sealed = tuple(await setup.sealer.seal_requests(setup.batch))
+        await setup.sealer.submit(replace(setup.batch, sealed=sealed))
+        assert isinstance(setup.sealer, TradingSubmitter)
+        assert (await setup.sealer.account()).orders == ()
+        assert list(await setup.sealer.cancel(None)) == []
+
+
+async def paper_batch(kalshi: KalshiFixture, key: str, shares: float) -> SubmissionBatch:
+    """One purchase of each market."""
+    questions = await kalshi.questions()
+    orders = [(ref, replace(a_purchase(shares, 0.57), contract=ref)) for ref in questions]
+    intents = tuple(intent_of(f"{key} {name}", order, questions[name].ref) for name, order in orders)
+    return SubmissionBatch(key=key, intents=intents, questions=tuple(questions.values()))
+
+
+def count_orders(folder: Path) -> int:
+    """Return how many orders moved cash, by the book's own file."""
+    with closing(sqlite3.connect(folder / "book.sqlite")) as book:
+        return int(book.execute("select count(*) from ticket where state not in ('refused', 'lost')").fetchone()[0])
+
+
+class TestWriter(TradingSubmitterContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "writer"
+    orders_rest: ClassVar[bool] = False
+
+    @pytest.fixture
+    async def setup(self, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
+        async with open_writer_fixture(tmp_path) as live:
+            kalshi = live.kalshi
+            odd = a_purchase(12.0, 0.575)
+            question = (await kalshi.questions())[HELD]
+            bad = (intent_of("odd", odd, question.ref),)
+
+            async def reopen() -> KalshiWriter:
+                return live.writer()
+
+            async def later(seconds: float) -> None:
+                kalshi.clock.advance_without_waking(seconds)
+
+            def edit() -> None:
+                for ticker in (HELD, "KXDEMO-26DEC31-B"):
+                    kalshi.venue.change_market(ticker, rules_primary="If it loses.")
+
+            yield SubmitterSetup(
+                sealer=live.writer(),
+                batch=await paper_batch(kalshi, "bought", 12.0),
+                refused_batch=SubmissionBatch(key="odd", intents=bad, questions=(question,)),
+                count_effects=lambda: len(live.account.orders),
+                reopen=reopen,
+                advance_time=later,
+                now=kalshi.clock.now,
+                lose_request=lambda: live.losses.append("request"),
+                lose_reply=lambda: live.losses.append("reply"),
+                edit_questions=edit,
+                secrets=tuple(line for line in key_text().decode().splitlines() if "-" not in line),
+            )

@@ -1,0 +1,249 @@
+"""The signed half of the double: it verifies signatures with the public key, and keeps the account.
+
+Source: docs/facts/kalshi.md#signing, #account, #orders and #errors.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from bot.testing.loopback_server import ReceivedRequest, ScriptedResponse
+from tests.plugins.kalshi.fake_exchange import PREFIX, FakeKalshiExchange, not_found, refusal, reply
+
+KEY_ID = "00000000-0000-4000-8000-00000000000a"
+# Made once: making a key is slow.
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+ORDERS = f"{PREFIX}/portfolio/events/orders"
+WINDOW_MS = 10_000
+REQUIRED = {"ticker", "side", "count", "price", "time_in_force", "self_trade_prevention_type"}
+OPTIONAL = {"client_order_id", "post_only", "reduce_only", "cancel_order_on_pause", "expiration_time"}
+
+
+def key_text(form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8) -> bytes:
+    return KEY.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+@dataclass(slots=True)
+class FakeKalshiAccount:
+    """One account at the exchange; ``lag`` reads of orders and fills show nothing of the last order."""
+
+    exchange: FakeKalshiExchange
+    now: Callable[[], datetime]
+    cash: Decimal = Decimal(1000)
+    lag: int = 0
+    is_paused: bool = False
+    orders: list[dict[str, Any]] = field(default_factory=list)
+    fills: list[dict[str, Any]] = field(default_factory=list)
+    positions: dict[str, Decimal] = field(default_factory=dict)
+    used_ids: set[str] = field(default_factory=set)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+
+    def answer(self, request: ReceivedRequest) -> ScriptedResponse | None:
+        """Answer what needs a key; None for everything else."""
+        url = urlsplit(request.path)
+        if not url.path.startswith(f"{PREFIX}/portfolio/"):
+            return None
+        if (refused := self._signature_refusal(request, url.path)) is not None:
+            return refused
+        if url.path.startswith(f"{PREFIX}/portfolio/orders") and request.method != "GET":
+            return refusal(410, "deprecated_v1_order_endpoint")
+        if request.method == "POST" and url.path == ORDERS:
+            return self._order(request)
+        asked = {name: values[0] for name, values in parse_qs(url.query).items()}
+        if request.method == "DELETE" and url.path.startswith(f"{ORDERS}/"):
+            return self._cancel(url.path.rpartition("/")[2], asked)
+        return self._read(url.path.removeprefix(f"{PREFIX}/portfolio/"), asked)
+
+    def rest_order(self, ticker: str, count: str, price: str) -> str:
+        """Add an order that a person let rest; return its id."""
+        found = self._record(ticker, "bid", Decimal(count), Decimal(price), f"person-{len(self.orders)}")
+        self.orders.append(found | {"status": "resting", "remaining_count_fp": count})
+        return str(found["order_id"])
+
+    def _signature_refusal(self, request: ReceivedRequest, path: str) -> ScriptedResponse | None:
+        headers = request.headers
+        stamp, name = headers.get("kalshi-access-timestamp", ""), headers.get("kalshi-access-key", "")
+        if not headers.get("kalshi-access-signature"):
+            return refusal(401, "signature_is_missing_from_headers")
+        if name != KEY_ID:
+            return refusal(401, "authentication_error", details="NOT_FOUND")
+        if not stamp.isdigit() or abs(int(stamp) - self.now().timestamp() * 1000) > WINDOW_MS:
+            return refusal(401, "header_timestamp_expired")
+        pss = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32)
+        signature = base64.b64decode(headers["kalshi-access-signature"])
+        try:
+            text = f"{stamp}{request.method}{path}".encode()
+            KEY.public_key().verify(signature, text, pss, hashes.SHA256())
+        except InvalidSignature:
+            return refusal(401, "authentication_error", details="INCORRECT_API_KEY_SIGNATURE")
+        return None
+
+    def _order(self, request: ReceivedRequest) -> ScriptedResponse:
+        body = json.loads(request.body)
+        self.bodies.append(body)
+        if (refused := self._body_refusal(request, body)) is not None:
+            return refused
+        client_id = body["client_order_id"]
+        if client_id in self.used_ids:
+            return refusal(409, "order_already_exists")
+        if self.is_paused:
+            return refusal(409, "trading_is_paused")
+        market = self.exchange.market(body["ticker"])
+        if market["status"] != "active":
+            return refusal(409, "MARKET_INACTIVE")
+        count, price = Decimal(body["count"]), Decimal(body["price"])
+        taken = self._match(body["ticker"], body["side"], count, price, reduce_only=body.get("reduce_only", False))
+        cost = sum((size * (p if body["side"] == "bid" else 1 - p) + fee for p, size, fee in taken), Decimal(0))
+        opens = not body.get("reduce_only", False)
+        if opens and cost > self.cash:
+            return refusal(400, "insufficient_balance")
+        self.used_ids.add(client_id)
+        order = self._record(body["ticker"], body["side"], count, price, client_id)
+        self.orders.append(order)
+        filled = self._book(order, taken, closing=not opens)
+        return reply(
+            {
+                "order_id": order["order_id"],
+                "client_order_id": client_id,
+                "fill_count": f"{filled:.2f}",
+                "remaining_count": "0.00",
+                "ts_ms": int(self.now().timestamp() * 1000),
+            },
+            201,
+        )
+
+    def _body_refusal(self, request: ReceivedRequest, body: dict[str, Any]) -> ScriptedResponse | None:
+        if "application/json" not in request.headers.get("content-type", ""):
+            return refusal(400, "invalid_content_type")
+        is_known = REQUIRED <= body.keys() <= REQUIRED | OPTIONAL
+        if not is_known or not isinstance(body["count"], str) or not isinstance(body["price"], str):
+            return reply({"code": "bad_request", "message": "bad request", "details": "cannot unmarshal number"}, 400)
+        if "." in body.get("client_order_id", "."):
+            return refusal(400, "invalid_parameters")
+        if not re.fullmatch(r"\d+(\.\d{1,2})?", body["count"]) or Decimal(body["count"]) <= 0:
+            return refusal(400, "invalid_order")
+        if (
+            body["time_in_force"] != "immediate_or_cancel"
+            or "expiration_time" in body
+            or body["side"] not in {"bid", "ask"}
+        ):
+            return refusal(400, "invalid_order")
+        price = Decimal(body["price"])
+        return None if 0 < price < 1 and price % Decimal("0.01") == 0 else refusal(400, "invalid_price")
+
+    def _match(
+        self, ticker: str, side: str, count: Decimal, price: Decimal, *, reduce_only: bool
+    ) -> list[tuple[Decimal, Decimal, Decimal]]:
+        """Return the fills at prices of YES, each with its fee."""
+        book = self.exchange.books[ticker]
+        if side == "bid":
+            levels = sorted((1 - Decimal(p), Decimal(size)) for p, size in book["no_dollars"])
+            levels = [one for one in levels if one[0] <= price]
+        else:
+            levels = sorted(((Decimal(p), Decimal(size)) for p, size in book["yes_dollars"]), reverse=True)
+            levels = [one for one in levels if one[0] >= price]
+        if reduce_only:
+            held = self.positions.get(ticker, Decimal(0))
+            count = min(count, max(held if side == "ask" else -held, Decimal(0)))
+        taken = []
+        for level, shown in levels:
+            size = min(shown, count)
+            if size > 0:
+                fee = (Decimal("0.07") * size * level * (1 - level)).quantize(Decimal("0.0001"), "ROUND_CEILING")
+                taken.append((level, size, fee))
+                count -= size
+        return taken
+
+    def _book(self, order: dict[str, Any], taken: list[tuple[Decimal, Decimal, Decimal]], *, closing: bool) -> Decimal:
+        filled = Decimal(0)
+        sign = 1 if order["book_side"] == "bid" else -1
+        for price, size, fee in taken:
+            filled += size
+            paid = price if sign > 0 else 1 - price
+            self.cash += (size * (1 - paid) if closing else -size * paid) - fee
+            self.fills.append(
+                {
+                    "fill_id": f"fill-{len(self.fills)}",
+                    "order_id": order["order_id"],
+                    "ticker": order["ticker"],
+                    "book_side": order["book_side"],
+                    "count_fp": f"{size:.2f}",
+                    "yes_price_dollars": f"{price:.4f}",
+                    "is_taker": True,
+                    "fee_cost": f"{fee:.6f}",
+                    "created_time": self.now().isoformat(),
+                }
+            )
+        self.positions[order["ticker"]] = self.positions.get(order["ticker"], Decimal(0)) + sign * filled
+        order["fill_count_fp"] = f"{filled:.2f}"
+        return filled
+
+    def _record(self, ticker: str, side: str, count: Decimal, price: Decimal, client_id: str) -> dict[str, Any]:
+        return {
+            "order_id": f"order-{len(self.orders)}",
+            "client_order_id": client_id,
+            "ticker": ticker,
+            "book_side": side,
+            "status": "executed",
+            "yes_price_dollars": f"{price:.4f}",
+            "no_price_dollars": f"{1 - price:.4f}",
+            "initial_count_fp": f"{count:.2f}",
+            "fill_count_fp": "0.00",
+            "remaining_count_fp": "0.00",
+            "created_time": self.now().isoformat(),
+        }
+
+    def _cancel(self, name: str, asked: dict[str, str]) -> ScriptedResponse:
+        for order in self.orders:
+            if (
+                order["order_id"] == name
+                and order["status"] == "resting"
+                and asked.get("market_ticker") == order["ticker"]
+            ):
+                order["status"] = "canceled"
+                return reply({"order_id": name, "reduced_by": order["remaining_count_fp"], "ts_ms": 0})
+        return not_found()
+
+    def _read(self, path: str, asked: dict[str, str]) -> ScriptedResponse:
+        match path:
+            case "balance":
+                # The whole balance is in cents; the parts are dollars, and another shard has money that does not count.
+                parts = [
+                    {"exchange_index": 0, "balance": f"{self.cash:.4f}"},
+                    {"exchange_index": 3, "balance": "500.00"},
+                ]
+                return reply({"balance": int(self.cash * 100) + 50_000, "balance_breakdown": parts})
+            case "positions":
+                rows = [
+                    {"ticker": ticker, "position_fp": f"{count:.2f}", "market_exposure_dollars": "0.0000"}
+                    for ticker, count in self.positions.items()
+                ]
+                return reply({"market_positions": rows, "event_positions": [], "cursor": ""})
+            case "orders" | "fills":
+                return self._list(path, asked)
+        return not_found()
+
+    def _list(self, path: str, asked: dict[str, str]) -> ScriptedResponse:
+        rows = self.orders if path == "orders" else self.fills
+        if self.lag > 0:
+            self.lag -= 1
+            rows = []
+        found = [
+            row
+            for row in rows
+            if all(asked.get(name, row.get(name)) == row.get(name) for name in ("ticker", "status", "order_id"))
+            and datetime.fromisoformat(row["created_time"]).timestamp() >= int(asked.get("min_ts", "0"))
+        ]
+        start, size = int(asked.get("cursor", "0") or "0"), 2
+        more = start + size < len(found)
+        return reply({path: found[start : start + size], "cursor": str(start + size) if more else ""})

@@ -1,0 +1,211 @@
+"""The live writer in front of the strict double: signatures that another library verifies, orders, doubts, checks."""
+
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from bot.api import (
+    AuthenticationError,
+    ContractSide,
+    HttpResponse,
+    IntentState,
+    OrderSide,
+    RequestRejectedError,
+    ResponsibleParty,
+)
+from plugins.kalshi.account import check_account
+from plugins.kalshi.signing import load_key
+from plugins.kalshi.writer import write_verdict
+from tests.order_intents import make_intent, seal_and_submit, seal_batch
+from tests.plugins.kalshi.fake_account import KEY, key_text
+from tests.plugins.kalshi.test_trading import a_purchase
+from tests.plugins.kalshi.writer_fixture import A, WriterFixture, open_writer_fixture
+
+YES, NO, BUY, SELL = ContractSide.YES, ContractSide.NO, OrderSide.BUY, OrderSide.SELL
+
+
+@pytest.fixture
+async def live(tmp_path: Path) -> AsyncIterator[WriterFixture]:
+    async with open_writer_fixture(tmp_path) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("leg", "side", "book_side", "price", "limit", "held"),
+    [
+        (YES, BUY, "bid", "0.5700", 0.57, 0),
+        (NO, BUY, "ask", "0.5500", 0.45, 0),
+        (YES, SELL, "ask", "0.5500", 0.55, 12),
+        (NO, SELL, "bid", "0.5700", 0.43, -12),
+    ],
+)
+async def test_each_leg_and_side_is_sent_at_the_price_of_yes_and_moves_the_position(
+    live: WriterFixture, leg: ContractSide, side: OrderSide, book_side: str, price: str, limit: float, held: int
+) -> None:
+    live.account.positions[A] = Decimal(held)
+    question = (await live.kalshi.questions())[A]
+    terms = {"event": "KXDEMO-26DEC31", "count": "12.00", "price": price, "book_side": book_side}
+    order = replace(a_purchase(12.0, limit), leg=leg, side=side, terms=terms, cost=8.0 if side is BUY else 0.0)
+    before = (await live.writer().account()).cash
+    _, receipt = await seal_and_submit(live.writer(), question, order)
+    assert receipt.state is IntentState.ACKED
+    [fill] = receipt.fills
+    assert fill.shares == 12.0
+    assert fill.price == pytest.approx(limit)
+    after = await live.writer().account()
+    assert after.cash - before == pytest.approx(fill.cash)
+    assert live.account.positions[A] == held + (12 if book_side == "bid" else -12)
+    assert live.account.bodies[0].get("reduce_only", False) is (side is SELL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "terms"),
+    [
+        ({}, {"price": "0.5800"}),
+        ({}, {"count": "120.00"}),
+        ({}, {"count": "twelve"}),
+        ({}, {"book_side": "ask"}),
+        ({}, {"price": None}),
+        ({"limit": 0.56}, {}),
+        ({"shares": 11.0}, {}),
+        ({"cost": 6.83}, {}),
+        ({"leg": NO}, {}),
+        ({"side": SELL, "cost": 0.0}, {}),
+    ],
+    ids=str,
+)
+async def test_an_order_that_is_not_what_the_gate_checked_is_refused(
+    live: WriterFixture, changes: dict[str, Any], terms: dict[str, Any]
+) -> None:
+    question = (await live.kalshi.questions())[A]
+    order = a_purchase(12.0, 0.57)
+    changed = replace(order, **changes, terms={**order.terms, **terms})
+    with pytest.raises(RequestRejectedError, match="does not agree"):
+        await seal_batch(live.writer(), question, make_intent(question, changed))
+    assert live.account.bodies == []
+
+
+async def test_an_id_is_never_used_twice_and_one_that_was_is_looked_for(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    writer = live.writer()
+    batch = await seal_batch(writer, question, make_intent(question, a_purchase(12.0, 0.57)))
+    await writer.submit(batch)
+    (again,) = await writer.submit(batch)
+    assert again.state is IntentState.UNKNOWN
+    assert "order_already_exists" in again.detail
+    (found,) = await writer.read_submissions(batch)
+    assert (found.state, len(live.account.orders)) == (IntentState.ACKED, 1)
+
+
+async def test_an_order_whose_fills_are_not_listed_yet_is_unknown(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    live.account.lag = 1
+    batch, receipt = await seal_and_submit(live.writer(), question, a_purchase(12.0, 0.57))
+    assert receipt.state is IntentState.UNKNOWN
+    (found,) = await live.writer().read_submissions(batch)
+    assert (found.state, found.fills[0].shares) == (IntentState.ACKED, 12.0)
+
+
+async def test_only_cash_of_the_first_shard_counts_and_markets_elsewhere_are_refused(live: WriterFixture) -> None:
+    assert (await live.writer().account()).cash == 1000.0
+    question = (await live.kalshi.questions())[A]
+    live.kalshi.venue.change_market(A, exchange_index=3)
+    with pytest.raises(RequestRejectedError, match="shard 3"):
+        await seal_batch(live.writer(), question, make_intent(question, a_purchase(12.0, 0.57)))
+
+
+async def test_a_pause_takes_nothing_and_resting_orders_of_a_person_can_be_cancelled(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    live.account.is_paused = True
+    _, receipt = await seal_and_submit(live.writer(), question, a_purchase(12.0, 0.57))
+    assert receipt.state is IntentState.ABSENT
+    name = live.account.rest_order(A, "5.00", "0.40")
+    [resting] = (await live.writer().account()).orders
+    assert (resting.id, resting.leg, resting.reserves) == (name, YES, 2.0)
+    assert list(await live.writer().cancel(None)) == [name]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "state", "who"),
+    [
+        (400, b'{"error":{"code":"insufficient_balance"}}', IntentState.REFUSED, ResponsibleParty.OPERATOR_IF_ALL),
+        (400, b'{"error":{"code":"invalid_price"}}', IntentState.REFUSED, ResponsibleParty.DEVELOPER),
+        (400, b'{"code":"bad_request"}', IntentState.REFUSED, ResponsibleParty.DEVELOPER),
+        (401, b'{"error":{"code":"authentication_error"}}', IntentState.REFUSED, ResponsibleParty.OPERATOR),
+        (403, b"", IntentState.REFUSED, ResponsibleParty.OPERATOR),
+        (409, b'{"error":{"code":"exchange_is_paused"}}', IntentState.ABSENT, ResponsibleParty.NOBODY),
+        (409, b'{"error":{"code":"something_new"}}', IntentState.UNKNOWN, ResponsibleParty.NOBODY),
+        (410, b'{"error":{"code":"deprecated_v1_order_endpoint"}}', IntentState.REFUSED, ResponsibleParty.DEVELOPER),
+        (429, b'{"error":"too many requests"}', IntentState.ABSENT, ResponsibleParty.NOBODY),
+        (500, b"", IntentState.UNKNOWN, ResponsibleParty.NOBODY),
+    ],
+)
+def test_responses_are_judged_by_their_code(
+    status: int, body: bytes, state: IntentState, who: ResponsibleParty
+) -> None:
+    verdict = write_verdict(HttpResponse(status=status, body=body))
+    assert (verdict.state, verdict.responsible) == (state, who)
+
+
+async def test_the_check_says_what_is_there_or_missing(live: WriterFixture) -> None:
+    kalshi = live.kalshi
+    assert "1000.00 dollars" in (await check_account(kalshi.settings, kalshi.place))[0]
+    for changes, why in (
+        ({"attested": False}, "attested"),
+        ({"key_file": None}, "key_file"),
+        ({"key_id": "x"}, "NOT_FOUND|401"),
+    ):
+        with pytest.raises(AuthenticationError, match=why):
+            await check_account(kalshi.set(**changes).settings, kalshi.place)
+
+
+async def test_a_clock_that_is_wrong_is_refused(live: WriterFixture) -> None:
+    stood = live.kalshi.clock.now()
+    live.account.now = lambda: stood
+    live.kalshi.clock.advance_without_waking(30)
+    with pytest.raises(AuthenticationError):
+        await check_account(live.kalshi.settings, live.kalshi.place)
+
+
+@pytest.mark.parametrize("form", [serialization.PrivateFormat.PKCS8, serialization.PrivateFormat.TraditionalOpenSSL])
+def test_both_forms_of_keys_load_and_only_where_nobody_else_can_read_them(
+    tmp_path: Path, form: serialization.PrivateFormat
+) -> None:
+    path = tmp_path / "kalshi.key"
+    path.write_bytes(key_text(form))
+    path.chmod(stat.S_IRUSR)
+    assert load_key(path).private_numbers() == KEY.private_numbers()
+    path.chmod(0o644)
+    with pytest.raises(AuthenticationError, match="chmod 600"):
+        load_key(path)
+
+
+def elliptic_key() -> bytes:
+    key = ec.generate_private_key(ec.SECP256R1())
+    pkcs8 = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, pkcs8, serialization.NoEncryption())
+
+
+@pytest.mark.parametrize(("content", "why"), [(b"secret", "not a private key"), (elliptic_key(), "not an RSA key")])
+def test_other_files_are_refused_without_their_content(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "kalshi.key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(AuthenticationError, match=why) as caught:
+        load_key(path)
+    assert "secret" not in str(caught.value)
+
+
+async def test_without_declaration_or_key_nothing_is_sealed(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    changes: dict[str, Any] = {"attested": False}
+    live.kalshi = live.kalshi.set(**changes)
+    with pytest.raises(AuthenticationError, match="attested"):
+        await seal_batch(live.writer(), question, make_intent(question, a_purchase(12.0, 0.57)))
