@@ -184,7 +184,7 @@ async def test_a_local_model_is_checked_at_once_and_forecasts_a_question_of_your
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_person_answers_questions_and_the_key_is_not_shown(empty: FoxcastInstallation) -> None:
     answers = {
-        b"Number or name [forecastbench]: ": "3",
+        b"Number or name [forecastbench]: ": "metaculus",
         b"Number or name [openrouter]: ": "anthropic",
         b"Name of the model [claude-opus-4-8]: ": "",
         b"minibench]: ": "minibench",

@@ -268,7 +268,7 @@ def test_a_venue_that_nobody_knows_is_a_mistake_that_names_those_there_are(
         ["backtest", "--forecaster", "steady", "--rounds", "sample", "--venue", "forecastbnch"],
         ["score", "--rounds", "sample", "--forecasts", "any.json", "--venue", "forecastbnch"],
     ):
-        assert run_command(foxcast, *command).is_refusal(2, "--venue forecastbnch", "forecastbench")
+        assert run_command(foxcast, *command).is_refusal(8, "--venue forecastbnch", "forecastbench")
     assert run_command(foxcast, "score", "--venue", "forecastbench").code == 0
 
 
@@ -357,7 +357,7 @@ FIT = ("fit", "steady", "--rounds", "sample", "--before")
         (("backtest", "--rounds", "nowhere", "--forecaster", "steady"), 8, ["nowhere", "question_sets"]),
         ((*BACKTEST, "steady", "--from", "2026-13-01"), 2, ["--from", "2026-13-01", "2026-04-26"]),
         ((*BACKTEST, "steady", "--from", "2030-01-01"), 8, ["no round with outcomes"]),
-        ((*BACKTEST, "steady", "--venue", "elsewhere"), 2, ["--venue"]),
+        ((*BACKTEST, "steady", "--venue", "elsewhere"), 8, ["--venue"]),
         ((*BACKTEST, "steady", "--json", "no/such/folder/report.json"), 2, ["report.json", "cannot be written"]),
         ((*FIT, "2020-01-01"), 8, ["no outcome", "2020-01-01"]),
         ((*FIT, "2999-01-01"), 2, ["is in the future"]),
