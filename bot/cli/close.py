@@ -313,7 +313,14 @@ async def _preview_sale(plugins: PluginFactory, records: ReadOnlyState, owned: _
         execution_policies={venue: policy},
         planners={} if planner is None else {venue: planner},
         # The process that sells checks readiness; the preview shows the state of the market.
-        readiness=LiveReadiness(credentials={venue: ""}, reconciliation={venue: ""}, clock="", database="", audit=""),
+        readiness=LiveReadiness(
+            credentials={venue: ""},
+            reconciliation={venue: ""},
+            own_writes={venue: ""},
+            clock="",
+            database="",
+            audit="",
+        ),
         permissions=await records.ledger.permissions.read_status({venue: policy.account}, now=now, paper=paper),
     )
     context = await closing_context(context_builder, policy, account, position, why=CLOSING_REASON, now=now)

@@ -94,7 +94,7 @@ def test_orders_are_listed_the_newest_first_and_open_ones_alone(
     assert "buy 10.00 yes" in output[1]
     assert "resting" in output[1]
     assert "the price is 0.9" in output[1]
-    assert run_command(trader, "orders", "--venue", "nowhere").out == "no orders yet\n"
+    assert run_command(trader, "orders", "--venue", "nowhere").is_refusal(8, "--venue nowhere")
 
 
 def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(

@@ -59,13 +59,13 @@ def test_a_question_before_its_first_forecast_says_how_to_get_one(
     assert "No run of a job" not in run_command(installation, "status").out
 
 
-def test_a_held_forecast_says_when_it_is_asked_again(
-    installation: FoxcastInstallation, run_command: InProcessCommand
-) -> None:
+def test_a_held_forecast_says_when_it_is_asked_again(tmp_path: Path, run_command: InProcessCommand) -> None:
+    exchange = HARBOUR.replace("fake_reader_venue", "fake_exchange").replace("harbour", "bourse")
+    installation = installed(tmp_path, exchange)
     (installation.folder / "state").mkdir()
     (installation.folder / "state" / "STOP").touch()
-    run_jobs(installation, "discover harbour", "forecast", "submit")
-    assert "hold: halted by STOP; decided again from" in run_command(installation, "show", "lamp").out
+    run_jobs(installation, "discover bourse", "forecast", "submit")
+    assert "hold: halted by STOP; decided again from" in run_command(installation, "show", "share").out
 
 
 def test_a_venue_that_is_off_holds_for_good(installation: FoxcastInstallation, run_command: InProcessCommand) -> None:

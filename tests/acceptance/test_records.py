@@ -167,7 +167,7 @@ def test_a_locked_question_is_left_alone_until_it_is_unlocked(tmp_path: Path) ->
     foxcast("run", "--once")
     asked = foxcast("lock", REF, "--reason", "the rules are disputed", "--until", "2999-01-01")
     assert (asked.code, "lock of forecastbench:" in asked.out) == (0, True)
-    assert "nothing is locked" in foxcast("locks").out
+    assert "lock waits" in foxcast("locks").out
     foxcast("run", "--once")
     [lock] = foxcast("locks", "--json").json
     assert (lock["ref"], lock["reason"], lock["until"][:10]) == (REF, "the rules are disputed", "2999-01-01")

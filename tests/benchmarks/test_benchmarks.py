@@ -10,7 +10,7 @@ from tests.benchmarks.__main__ import NAMES
 from tests.benchmarks.figures import ROOT
 
 # Those that take longest, most of it by starting whole stages.
-LONG = ("models", "trials", "backfill", "startup", "idle")
+LONG = ("models", "trials", "backfill", "startup", "idle", "cluster", "growth", "web")
 SHORT = tuple(name for name in NAMES if name not in LONG)
 
 HERE = ROOT / "tests" / "benchmarks"

@@ -61,7 +61,7 @@ def test_survivors_are_counted_listed_and_accepted(tmp_path: Path) -> None:
         (root / folder).mkdir(parents=True)
     for name in NEEDED[:2]:
         (root / name).write_text("")
-    (root / "pyproject.toml").write_text("[tool.pytest]\naddopts = ['--import-mode=importlib']\n")
+    (root / "pyproject.toml").write_text("[tool.pytest]\naddopts = ['--import-mode=importlib', '-p', 'no:foxcast']\n")
     (root / "bot" / "__init__.py").write_text("")
     (root / "bot" / "stake.py").write_text(STAKE)
     (root / "tests" / "test_stake.py").write_text(TESTS)
