@@ -148,7 +148,17 @@ def _run_in_snapshot(database: Database, query: Callable[[Database], QueryResult
         try:
             return query(database)
         finally:
+            _end_snapshot(database)
+
+
+def _end_snapshot(database: Database) -> None:
+    # An interrupt that arrives late stops the rollback itself and leaves the transaction open. The time limit and the
+    # caller interrupt a query at most once each, so the third attempt succeeds.
+    for _ in range(2):
+        with suppress(sqlite3.OperationalError):
             database.rollback()
+            return
+    database.rollback()
 
 
 WriteResultT = TypeVar("WriteResultT")

@@ -96,6 +96,26 @@ async def readers_are_busy(readers: ReaderPool) -> None:
             await readers.run(count)
 
 
+@pytest.mark.parametrize("interrupts", [1, 2])
+async def test_an_interrupt_of_the_rollback_leaves_the_connection_usable(path: Path, interrupts: int) -> None:
+    async with ReaderPool(path, count=1) as readers:
+        rollbacks = []
+
+        def count_interrupted(database: Database) -> int:
+            def interrupt_rollback(statement: str) -> None:
+                if statement.lower().startswith("rollback"):
+                    rollbacks.append(statement)
+                    if len(rollbacks) <= interrupts:
+                        database.conn.interrupt()
+
+            database.conn.set_trace_callback(interrupt_rollback)
+            return count(database)
+
+        assert await readers.run(count_interrupted) == 1
+        assert len(rollbacks) == interrupts + 1
+        assert await readers.run(count) == 1
+
+
 async def test_a_query_cannot_write(path: Path) -> None:
     async with ReaderPool(path) as readers:
         with pytest.raises(StoreError, match="cannot be written"):
