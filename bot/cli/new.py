@@ -16,7 +16,15 @@ import typer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bot.core.errors import ConfigError
-from bot.core.plugin_specs import NAME_PATTERN, BaseSpec, CommandSpec, ForecasterSpec, NotifierSpec
+from bot.core.plugin_specs import (
+    NAME_PATTERN,
+    BaseSpec,
+    CommandSpec,
+    DataSpec,
+    ForecasterSpec,
+    NotifierSpec,
+    SearchSpec,
+)
 from bot.plugin_system.discovery import BUILT_IN_CONFIG, PluginOrigin, discover_plugins
 from bot.plugin_system.registry import find_offering_plugin
 
@@ -35,15 +43,22 @@ class PluginKind(StrEnum):
     """What a new package offers."""
 
     FORECASTER = "forecaster"
-    COMMAND = "command"
+    SEARCH = "search"
+    DATA = "data"
     NOTIFIER = "notifier"
+    COMMAND = "command"
 
 
 SPEC_KINDS: dict[PluginKind, type[BaseSpec]] = {
     PluginKind.FORECASTER: ForecasterSpec,
-    PluginKind.COMMAND: CommandSpec,
+    PluginKind.SEARCH: SearchSpec,
+    PluginKind.DATA: DataSpec,
     PluginKind.NOTIFIER: NotifierSpec,
+    PluginKind.COMMAND: CommandSpec,
 }
+
+
+KIND_TITLES = {PluginKind.SEARCH: "search engine", PluginKind.DATA: "data source"}
 
 
 @app.command()
@@ -60,7 +75,8 @@ def new(
     target = folder or Path(distribution_name(name))
     write_package(render_package(kind, name), target)
     shown = shlex.quote(str(target))
-    typer.echo(f"wrote {target}: the {kind} {name}, its tests, and a config.toml that runs. Next:")
+    title = KIND_TITLES.get(kind, kind)
+    typer.echo(f"wrote {target}: the {title} {name}, its tests, and a config.toml that runs. Next:")
     typer.echo(f"  python -m pip install --editable {shlex.quote(f'{target}[test]')}")
     typer.echo(f"  python -m pytest {shown}")
 
@@ -88,7 +104,7 @@ def name_objection(kind: PluginKind, name: str) -> str:
         built_in = plugin.origin is PluginOrigin.BUILT_IN
         return f"there is a built-in plugin {name}" if built_in else f"there is a plugin {name}: {plugin.where}"
     owner = find_offering_plugin([one for one in found if one.origin is PluginOrigin.BUILT_IN], SPEC_KINDS[kind], name)
-    return f"the built-in plugin {owner} offers a {kind} {name}" if owner else ""
+    return f"the built-in plugin {owner} offers a {KIND_TITLES.get(kind, kind)} {name}" if owner else ""
 
 
 def render_package(kind: PluginKind, name: str) -> dict[Path, str]:
@@ -103,11 +119,13 @@ def render_package(kind: PluginKind, name: str) -> dict[Path, str]:
     # Questions that need no network.
     (sample_venue, sample), *_ = tomllib.loads(BUILT_IN_CONFIG.read_text(encoding="utf-8"))["venues"].items()
     values = {
-        "kind": str(kind),
+        "title": KIND_TITLES.get(kind, kind),
         "name": name,
         "package": package,
         "distribution": distribution_name(name),
         "cls": "".join(part.capitalize() for part in name.split("_")),
+        # A placeholder that can never be anybody's: https://www.rfc-editor.org/rfc/rfc2606#section-2
+        "host": f"{name.replace('_', '-')}.example",
         "sample_venue": sample_venue,
         "sample_forecaster": sample["forecasters"][0],
     }
