@@ -36,6 +36,7 @@ from bot.api import (
 from bot.core.interfaces import QuestionReader
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
+from bot.testing.lossy_submitters import LossyTradingSubmitter
 from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
 from bot.testing.question_list_contract import ExpectedQuestion, QuestionListContract
 from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
@@ -47,7 +48,6 @@ from plugins.kalshi.questions import NONE_OPTION
 from plugins.kalshi.reader import KalshiReader
 from plugins.kalshi.settings import KalshiSettings
 from plugins.kalshi.writer import KalshiWriter
-from tests.contracts.lossy_clients import LossyTradingSubmitter
 from tests.plugins.kalshi.conftest import KalshiFixture, open_kalshi
 from tests.plugins.kalshi.fake_account import key_text
 from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled

@@ -12,12 +12,12 @@ from bot.api import BinaryPrediction, PaperBookContext, Question, SealingSubmitt
 from bot.simulator.faults import RequestFault
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
+from bot.testing.lossy_submitters import LossySubmitter
 from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterSetup
 from plugins.metaculus import foxcast_venues
 from plugins.metaculus.post_parser import MetaculusParsedPosts, build_question
 from plugins.metaculus.question_names import question_ref
 from plugins.metaculus.writer import MetaculusWriter
-from tests.contracts.lossy_clients import LossySubmitter
 from tests.plugins.metaculus.conftest import TOKEN, MetaculusFixture
 from tests.plugins.metaculus.conftest import site as site_fixture
 from tests.plugins.metaculus.records import batch as batch_of
