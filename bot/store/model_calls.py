@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from bot.core.beliefs import ModelUsage
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.language_models import CostAttribution, ModelPerformance
-from bot.store.connections import TransactionRunner
+from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.documents import CompressedDocument, compress_json
 from bot.store.evidence import NO_SCOPE, get_evidence, put_evidence
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
@@ -168,7 +168,7 @@ class ModelCallStore:
     """The call log."""
 
     writer: TransactionRunner
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def reserve(self, reservation: CallReservation) -> None:
         """Record a call before it is made; raises MalformedDataError for a known id."""
@@ -187,7 +187,7 @@ class ModelCallStore:
 
     async def find_recorded_answer(self, request: str) -> tuple[str, str] | None:
         """Return digest and text of the newest answer to the same request."""
-        return await self.readers.run(lambda database: _find_recorded_answer(database, request))
+        return await self.readers.lookup(lambda database: _find_recorded_answer(database, request))
 
     async def mark_lost(self, *, at: datetime) -> int:
         """Mark every call that is still reserved as lost and return how many; only at start, when no call runs."""
@@ -199,7 +199,7 @@ class ModelCallStore:
 
     async def spent_on(self, scope: str) -> float:
         """Return the US dollars spent or reserved on one forecast."""
-        return await self.readers.run(
+        return await self.readers.lookup(
             lambda database: float(database.execute(SPENDING_OF_SCOPE, [scope]).fetchone()[0])
         )
 
@@ -433,7 +433,7 @@ class ModelPerformanceStore:
     """The performance of models in trials, and their demotions."""
 
     writer: TransactionRunner
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def add(self, performance: ModelPerformance, *, scope: str, trial: int, at: datetime) -> None:
         """Record the performance of a model in a role of a trial; the first record of a trial is kept.
@@ -463,7 +463,7 @@ class ModelPerformanceStore:
         """Return the last performances of a model, newest first; only those after a time and in a role, if given."""
         since = "" if after is None else format_timestamp(after)
         wanted: dict[str, object] = {"model": model, "role": role, "limit": limit, "after": since}
-        return await self.readers.run(lambda database: _recent_trials(database, wanted))
+        return await self.readers.lookup(lambda database: _recent_trials(database, wanted))
 
     async def latest(self, *, limit: int, after: datetime) -> Sequence[RecentModelPerformance]:
         """Return for each forecaster, role and model its last trials after a time, at most ``limit`` of each."""
