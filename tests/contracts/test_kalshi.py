@@ -42,7 +42,7 @@ from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterCont
 from bot.testing.venue_contracts import ClosingPlannerContract, QuestionReaderContract, VenueContract
 from plugins.kalshi import foxcast_venues
 from plugins.kalshi.api_client import QueryParameters, build_url
-from plugins.kalshi.planner import KalshiPlanner
+from plugins.kalshi.planner import create_planner
 from plugins.kalshi.questions import NONE_OPTION
 from plugins.kalshi.reader import KalshiReader
 from plugins.kalshi.settings import KalshiSettings
@@ -193,7 +193,7 @@ class TestPlanner(OrderPlannerContract):
 
     @pytest.fixture
     def planner(self, kalshi: KalshiFixture) -> OrderPlanner:
-        return KalshiPlanner(kalshi.settings, kalshi.client)
+        return create_planner(kalshi.settings, kalshi.client)
 
     @pytest.fixture
     def cases(self, kalshi: KalshiFixture, questions: Mapping[str, Question]) -> Sequence[PlanningCase]:
@@ -234,7 +234,7 @@ class TestClosing(ClosingPlannerContract):
 
     @pytest.fixture
     async def planner(self, kalshi: KalshiFixture) -> ClosingPlanner:
-        return KalshiPlanner(kalshi.settings, kalshi.client)
+        return create_planner(kalshi.settings, kalshi.client)
 
     @pytest.fixture
     async def proposal(self, kalshi: KalshiFixture) -> ClosingProposal:
