@@ -17,7 +17,7 @@ from bot.store import audit_log
 from bot.store.accounts import AccountReadingStore, ProfitStore
 from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
-from bot.store.connections import LedgerWriter, ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
+from bot.store.connections import LedgerReaders, LedgerWriter, ReaderPool, ReadOnlyWriter, WriterThread
 from bot.store.database import DiskReserve, open_reader
 from bot.store.decisions import DecisionSnapshotReader
 from bot.store.event_log import EventLog
@@ -175,7 +175,7 @@ def _require_current_schema(database: Database) -> None:
         raise StoreError(message)
 
 
-def _build_ledger(writer: LedgerWriter, readers: TransactionRunner) -> Ledger:
+def _build_ledger(writer: LedgerWriter, readers: LedgerReaders) -> Ledger:
     return Ledger(
         documents=DocumentStore(writer, readers),
         questions=QuestionStore(writer, readers),
