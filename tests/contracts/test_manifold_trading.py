@@ -10,7 +10,6 @@ import pytest
 
 from bot.api import ContractSide, PaperBookContext, Question, SubmissionBatch, TradingSubmitter, VenueSpec
 from bot.simulator.faults import RequestFault
-from bot.testing.lossy_submitters import LossyTradingSubmitter
 from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
 from bot.testing.submitters import LossyTradingSubmitter
 from plugins.manifold import foxcast_venues
