@@ -25,8 +25,8 @@ from bot.core.submissions import Intent, IntentAction, SubmissionBatch
 from bot.testing.answering_client import AnsweringClient
 from bot.testing.clock import START, FakeClock
 from bot.testing.loopback_server import ReceivedRequest, ScriptedResponse
-from bot.testing.lossy_submitters import LossyTradingSubmitter
 from bot.testing.submitter_contracts import SubmitterSetup
+from bot.testing.submitters import LossyTradingSubmitter
 from bot.testing.venue import LostPart
 
 CASH = 1000.0

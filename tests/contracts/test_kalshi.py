@@ -36,10 +36,10 @@ from bot.api import (
 from bot.core.interfaces import QuestionReader
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
-from bot.testing.lossy_submitters import LossyTradingSubmitter
 from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
 from bot.testing.question_list_contract import ExpectedQuestion, QuestionListContract
 from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitters import LossyTradingSubmitter
 from bot.testing.venue_contracts import ClosingPlannerContract, QuestionReaderContract, VenueContract
 from plugins.kalshi import foxcast_venues
 from plugins.kalshi.api_client import QueryParameters, build_url

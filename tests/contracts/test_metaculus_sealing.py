@@ -12,8 +12,8 @@ from bot.api import BinaryPrediction, PaperBookContext, Question, SealingSubmitt
 from bot.simulator.faults import RequestFault
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
-from bot.testing.lossy_submitters import LossySubmitter
 from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterSetup
+from bot.testing.submitters import LossySubmitter
 from plugins.metaculus import foxcast_venues
 from plugins.metaculus.post_parser import MetaculusParsedPosts, build_question
 from plugins.metaculus.question_names import question_ref

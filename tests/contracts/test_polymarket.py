@@ -13,8 +13,8 @@ import pytest
 
 from bot.api import ContractSide, Order, PluginSettings, Question, SubmissionBatch, TradingSubmitter, VenueSpec
 from bot.simulator.venues.polymarket_state import FakeFeeSchedule
-from bot.testing.lossy_submitters import LossyTradingSubmitter
 from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitters import LossyTradingSubmitter
 from bot.testing.venue_contracts import VenueContract
 from plugins.polymarket import foxcast_venues
 from plugins.polymarket.api_client import QueryParameters, build_url
