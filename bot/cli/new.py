@@ -24,6 +24,7 @@ from bot.core.plugin_specs import (
     ForecasterSpec,
     NotifierSpec,
     SearchSpec,
+    VenueSpec,
 )
 from bot.plugin_system.discovery import BUILT_IN_CONFIG, PluginOrigin, discover_plugins
 from bot.plugin_system.registry import find_offering_plugin
@@ -42,6 +43,7 @@ app = typer.Typer(add_completion=False)
 class PluginKind(StrEnum):
     """What a new package offers."""
 
+    VENUE = "venue"
     FORECASTER = "forecaster"
     SEARCH = "search"
     DATA = "data"
@@ -50,6 +52,7 @@ class PluginKind(StrEnum):
 
 
 SPEC_KINDS: dict[PluginKind, type[BaseSpec]] = {
+    PluginKind.VENUE: VenueSpec,
     PluginKind.FORECASTER: ForecasterSpec,
     PluginKind.SEARCH: SearchSpec,
     PluginKind.DATA: DataSpec,

@@ -29,6 +29,7 @@ from bot.store.integrity_checks import run_quick_check
 from bot.store.learning import LearningStore
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
 from bot.store.model_calls import ModelCallStore, ModelPerformanceStore
+from bot.store.model_concurrency import ModelConcurrencyStore
 from bot.store.permissions import PermissionStore
 from bot.store.question_history import QuestionHistoryReader
 from bot.store.question_pairs import QuestionPairStore
@@ -66,6 +67,7 @@ class Ledger:
     recordings: RecordingStore
     calls: ModelCallStore
     model_performance: ModelPerformanceStore
+    model_concurrency: ModelConcurrencyStore
     rates: LedgerRateUsageStore
     permissions: PermissionStore
     readings: AccountReadingStore
@@ -192,6 +194,7 @@ def _build_ledger(writer: LedgerWriter, readers: LedgerReaders) -> Ledger:
         recordings=RecordingStore(writer, readers),
         calls=ModelCallStore(writer, readers),
         model_performance=ModelPerformanceStore(writer, readers),
+        model_concurrency=ModelConcurrencyStore(writer, readers),
         rates=LedgerRateUsageStore(writer, readers),
         permissions=PermissionStore(writer, readers),
         readings=AccountReadingStore(writer, readers),

@@ -39,6 +39,7 @@ from bot.testing.http import FakeHttpClient
 from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
 from bot.testing.question_list_contract import ExpectedQuestion, QuestionListContract
 from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitters import LossyTradingSubmitter
 from bot.testing.venue_contracts import ClosingPlannerContract, QuestionReaderContract, VenueContract
 from plugins.kalshi import foxcast_venues
 from plugins.kalshi.api_client import QueryParameters, build_url
@@ -47,7 +48,6 @@ from plugins.kalshi.questions import NONE_OPTION
 from plugins.kalshi.reader import KalshiReader
 from plugins.kalshi.settings import KalshiSettings
 from plugins.kalshi.writer import KalshiWriter
-from tests.contracts.lossy_clients import LossyTradingSubmitter
 from tests.plugins.kalshi.conftest import KalshiFixture, open_kalshi
 from tests.plugins.kalshi.fake_account import key_text
 from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled

@@ -8,14 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.new import SPEC_KINDS, PluginKind, render_package, write_package
+from bot.cli.new import MAX_NAME_LENGTH, SPEC_KINDS, PluginKind, render_package, write_package
 from bot.config.loader import load_config
 from bot.core.plugin_specs import BaseSpec
 from bot.plugin_system.registry import find_offering_plugin, find_plugins, load_registry
 
 ROOT = Path(__file__).resolve().parents[2]
-# A name of two words, as long as most.
-NAMES = {kind: f"kelp_{kind}" for kind in PluginKind}
+NAMES = {
+    PluginKind.VENUE: "kelp",
+    PluginKind.FORECASTER: "fern",
+    PluginKind.SEARCH: "moss",
+    PluginKind.DATA: "reed",
+    PluginKind.NOTIFIER: "bell",
+    PluginKind.COMMAND: "sage",
+}
 
 pytestmark = [pytest.mark.xdist_group("new packages"), pytest.mark.timeout(180)]
 
@@ -41,7 +47,7 @@ def installed(packages: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         (about / "entry_points.txt").write_text("[foxcast]\n" + "".join(f"{name} = {at}\n" for name, at in points))
         monkeypatch.syspath_prepend(str(packages / kind / "src"))
     yield packages
-    for name in [name for name in sys.modules if name.startswith("foxcast_kelp_")]:
+    for name in [name for name in sys.modules if name.startswith("foxcast_")]:
         del sys.modules[name]
 
 
@@ -63,7 +69,7 @@ def test_the_tests_of_every_package_pass(packages: Path) -> None:
     options = [f"--override-ini={name}={value}" for name, value in settings.items() if name != "testpaths"]
     sources = [str(packages / kind / "src") for kind in NAMES]
     done = subprocess.run(
-        [*command, "--import-mode=importlib", *options, *(packages / kind / "tests" for kind in NAMES)],
+        [*command, *options, *(packages / kind / "tests" for kind in NAMES)],
         cwd=packages,
         env={"PYTHONPATH": ":".join([str(ROOT), *sources]), "PATH": ""},
         capture_output=True,
@@ -79,11 +85,21 @@ def test_the_tests_of_every_package_pass(packages: Path) -> None:
     assert passed == set(NAMES)
 
 
-def test_ruff_accepts_every_package(packages: Path) -> None:
-    for check in (("check",), ("format", "--check")):
-        command = (sys.executable, "-m", "ruff", *check, "--no-cache", packages)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stdout
+@pytest.mark.parametrize("check", [("check",), ("format", "--check")], ids=" ".join)
+def test_ruff_accepts_every_package(packages: Path, check: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "ruff", *check, "--no-cache", str(packages)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", ["x", "abcde_fghij_klmno_pqrst_uvwxyz"], ids=["shortest", "longest"])
+def test_lines_and_imports_of_packages_with_other_names_are_sound(tmp_path: Path, name: str) -> None:
+    assert len(name) in {1, MAX_NAME_LENGTH}
+    for kind in NAMES:
+        write_package(render_package(kind, name), tmp_path / kind)
+    command = (sys.executable, "-m", "ruff", "check", "--no-cache", tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow
