@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import structlog
 from hypothesis import settings
 
 from bot.core import redaction
+
+# Where byte code is not kept, each of the hundreds of processes that tests start would compile the program again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The same examples on every machine, and no limit on one example: CI shares its cores. Fifty examples of each rule are
 # half of the default; tests that need more say so themselves.
