@@ -135,11 +135,12 @@ def _check_sqlite() -> CheckFinding:
 
 def _check_connections(config: Config) -> CheckFinding:
     """Compare the connections that requests to models may need with what config and the system allow."""
-    wanted = sum(provider.concurrency for provider in config.llm.providers.values())
+    asked = [one.concurrency for one in config.llm.providers.values() if "concurrency" in one.model_fields_set]
+    wanted = max(asked, default=0)
     allowed, files = config.http.connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     found = f"{allowed} at a time"
     if wanted > allowed:
-        found = f"{found}, though [llm.providers] allow {wanted} requests: the others wait"
+        found = f"{found}, though a provider in [llm.providers] is allowed {wanted} requests: the others wait"
         return CheckFinding(CheckVerdict.WARN, "connections", found, f"[http] connections = {wanted} in config.toml")
     if files != resource.RLIM_INFINITY and files < (needed := wanted + OTHER_OPEN_FILES):
         found = f"{wanted} requests at a time, and {files} open files"

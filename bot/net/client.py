@@ -78,7 +78,7 @@ class HttpLimits:
     first_wait_s: float = 0.5
     longest_wait_s: float = 10.0
     redirects: int = 3
-    connections: int = 800
+    connections: int = 1000
     keepalive_s: float = 5.0
 
 

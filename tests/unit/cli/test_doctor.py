@@ -202,7 +202,7 @@ def test_fewer_connections_than_requests_are_a_warning_with_the_setting(config: 
     config.write_text("[llm.providers.litellm]\nconcurrency = 30\n[http]\nconnections = 20")
     found = _findings(config)["connections"]
     assert found.verdict is CheckVerdict.WARN
-    assert "allow 30 requests" in found.found
+    assert "allowed 30 requests" in found.found
     config.write_text("[llm.providers.litellm]\nconcurrency = 30\n[http]\nconnections = 30")
     assert _findings(config)["connections"].verdict is CheckVerdict.OK
 
