@@ -19,7 +19,7 @@ from bot.config.schema import Config, LogFormat, LogLevel, LogSection
 from bot.config.secrets import read_api_token
 from bot.config.trust import needs_trust, plugin_files_objection, record_trust
 from bot.core.clock import SystemClock
-from bot.core.errors import ConfigError, describe_error
+from bot.core.errors import ConfigError, PluginError, describe_error
 from bot.core.plain_text import replace_invisible
 from bot.core.plugin_specs import CommandSpec, ConfigurableSpec
 from bot.core.redaction import redact_foreign_message, redact_known_secrets, redact_message
@@ -95,9 +95,15 @@ def configured_programs(config: Config, registry: Registry) -> list[str]:
 
 
 def load_plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
-    """Return the command of an enabled plugin with that name; None if there is none. Raises ConfigError."""
-    commands = load_registry(load_config(config_path)).commands
+    """Return the command of an enabled plugin with that name; None if there is none.
+
+    Raises ConfigError, and PluginError if there is none but a broken plugin may have it.
+    """
+    registry = load_registry(load_config(config_path))
+    commands = registry.commands
     if name not in commands:
+        if registry.broken:
+            raise PluginError("; ".join(f"{one.plugin.name} is broken: {one.reason}" for one in registry.broken))
         return None
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(name, help=commands[name].summary, cls=_PluginCommand)(commands[name].run)

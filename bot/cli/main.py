@@ -21,7 +21,7 @@ from bot.cli.options import CommandInvocation
 from bot.cli.output.safe_output import OutputError, redacted_streams
 from bot.config.process_setup import configure_process
 from bot.core.errors import ConfigError, FoxcastError, describe_error_with_type
-from bot.core.plain_text import replace_invisible, suggest_names
+from bot.core.plain_text import nearest_names, replace_invisible, suggest_names
 from bot.core.redaction import redact_foreign_message, redact_message
 
 if TYPE_CHECKING:
@@ -130,6 +130,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "audit": CommandEntry("bot.cli.audit", "Show and verify the audit record of permissions and submissions."),
     "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
     "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
+    "new": CommandEntry(
+        "bot.cli.new", "Write an installable package for a plugin of your own, which passes its tests at once."
+    ),
     "trust": CommandEntry(
         "bot.cli.trust", "Allow the plugin files and programs of ./config.toml to run as you; recorded once per folder."
     ),
@@ -163,6 +166,8 @@ class CommandGroup(TyperGroup):
         if name in COMMANDS:
             entry = COMMANDS[name]
             return name, get_command(getattr(importlib.import_module(entry.module), entry.app)), rest
+        if name in RENAMED_COMMANDS:
+            ctx.fail(f"foxcast {name} is now foxcast {RENAMED_COMMANDS[name]}")
         app = _find_plugin_command(ctx, name)
         if app is None:
             ctx.fail(_unknown_command_message(ctx, name))
@@ -172,8 +177,6 @@ class CommandGroup(TyperGroup):
 def _unknown_command_message(ctx: "Context", name: str) -> str:
     from bot.cli.command_setup import find_command_plugin
 
-    if name in RENAMED_COMMANDS:
-        return f"foxcast {name} is now foxcast {RENAMED_COMMANDS[name]}"
     plugin = find_command_plugin(ctx.params.get("config"), name)
     if plugin is None:
         return f"there is no command {name}; {suggest_names(name, COMMANDS)}"
@@ -181,12 +184,15 @@ def _unknown_command_message(ctx: "Context", name: str) -> str:
 
 
 def _find_plugin_command(ctx: "Context", name: str) -> typer.Typer | None:
+    """Return the command of an enabled plugin, None if there is none; raises ConfigError if not all can be searched."""
     from bot.cli.command_setup import load_plugin_command
 
     try:
         return load_plugin_command(ctx.params.get("config"), name)
-    except ConfigError:
-        return None
+    except ConfigError as error:
+        nearest = f" ({suggest_names(name, COMMANDS)})" if nearest_names(name, COMMANDS) else ""
+        message = f"there is no built-in command {name}{nearest}, and those of plugins cannot be searched: {error}"
+        raise ConfigError(message) from error
 
 
 GLOBAL_OPTIONS = frozenset({"--config", "--debug", "--version"})

@@ -43,13 +43,13 @@ class DaemonRecorder:
             raise
 
     async def record_start(self, now: datetime) -> None:
-        """Record the end of the last daemon if it was killed or gave up; call it before the first heartbeat."""
+        """Record the end of the last daemon if it was killed or gave up, then write the first heartbeat of this one."""
         last = read_heartbeat(self.folder)
-        if last is None or (last.ended is not None and not last.failed):
-            return
-        how = "ended without being asked to" if last.ended is None else f"gave up ({last.ended})"
-        text = f"the last daemon {how}; its last heartbeat was at {last.at:%Y-%m-%d %H:%M:%S} UTC"
-        await self.ledger.events.add_event(CRASH_EVENT, text, at=now)
+        if last is not None and (last.ended is None or last.failed):
+            how = "ended without being asked to" if last.ended is None else f"gave up ({last.ended})"
+            text = f"the last daemon {how}; its last heartbeat was at {last.at:%Y-%m-%d %H:%M:%S} UTC"
+            await self.ledger.events.add_event(CRASH_EVENT, text, at=now)
+        await asyncio.to_thread(write_heartbeat, self.folder, DaemonHeartbeat(at=now))
 
     async def record_end(self, end: DaemonExit, now: datetime) -> None:
         """Record why the daemon ended, so that its silence is not taken for a crash; a full disk keeps that back."""

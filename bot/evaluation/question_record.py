@@ -7,6 +7,7 @@ from bot.core.clock import SystemClock
 from bot.core.forecasts import Forecast
 from bot.core.outcomes import BRIER, CHOICE_BRIER, Resolution, is_withdrawn_outcome
 from bot.core.questions import Question, QuestionRef, describe_changes
+from bot.core.submissions import SendDecision
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 from bot.store.forecasts import ForecastTrace
 from bot.store.ledger import ReadOnlyState
@@ -93,14 +94,12 @@ def _question_state(question: Question, outcomes: Mapping[str, Resolution]) -> Q
 
 
 async def _load_recorded_forecast(records: ReadOnlyState, forecast: Forecast) -> RecordedForecast:
-    ledger, ref = records.ledger, forecast.ref
-    trace = await ledger.forecasts.trace(forecast.id)
-    venue = records.config.venues.get(ref.venue)
-    account, batch = venue.account if venue else "default", trace.question.batch
-    rows = await ledger.submissions.intents(ref.venue, account, batch) if batch else []
+    ledger = records.ledger
+    decisions = await ledger.submissions.decisions(forecast.id)
+    planned = [row.decision.intent.id for row in decisions if isinstance(row.decision, SendDecision)]
     return RecordedForecast(
         forecast=forecast,
-        trace=trace,
-        decisions=tuple(await ledger.submissions.decisions(forecast.id)),
-        intents=tuple(row for row in rows if row.intent.forecast == forecast.id),
+        trace=await ledger.forecasts.trace(forecast.id),
+        decisions=tuple(decisions),
+        intents=tuple([await ledger.submissions.get(intent_id) for intent_id in planned]),
     )

@@ -1,5 +1,6 @@
 """The JSON API below /api/v1: asked forecasts, and what is on record; described by /api/v1/openapi.json."""
 
+import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from bot.core.forecasts import Forecast
 from bot.core.questions import QuestionRef
 from bot.core.redaction import redact_foreign_message
 from bot.store.questions import QuestionFilter, QuestionRow, QuestionState
-from bot.store.scores import ScoreFilter
+from bot.store.scores import ResolvedBinaryColumns, ScoreFilter
 from bot.store.serialization import PREDICTIONS
 from bot.web.api_callers import ApiCaller, ApiRefusal, CallerDirectory
 from bot.web.api_schema import (
@@ -155,14 +156,7 @@ class JsonApi:
     async def _list_scores(self, request: Request, caller: ApiCaller) -> Response:
         caller.require_reading()
         columns = await self.state.ledger.scores.read_binary_columns(ScoreFilter())
-        groups: dict[tuple[str, str], list[tuple[float, float | None]]] = defaultdict(list)
-        rows = zip(
-            *(columns.forecaster, columns.family, columns.probability, columns.crowd, columns.outcome), strict=True
-        )
-        for forecaster, family, probability, crowd, outcome in rows:
-            of_crowd = None if crowd is None else (crowd - outcome) ** 2
-            groups[forecaster, family].append(((probability - outcome) ** 2, of_crowd))
-        return _respond_all(_score_summary(*key, losses) for key, losses in sorted(groups.items()))
+        return _respond_all(await asyncio.to_thread(_summarize_scores, columns))
 
     async def _read_health(self, request: Request, caller: ApiCaller) -> Response:
         caller.require_reading()
@@ -247,6 +241,15 @@ def _forecast_summary(one: Forecast) -> ForecastSummary:
         why=one.why,
         predictions=PREDICTIONS.plain(one.predictions),
     )
+
+
+def _summarize_scores(columns: ResolvedBinaryColumns) -> list[ScoreSummary]:
+    groups: dict[tuple[str, str], list[tuple[float, float | None]]] = defaultdict(list)
+    rows = zip(*(columns.forecaster, columns.family, columns.probability, columns.crowd, columns.outcome), strict=True)
+    for forecaster, family, probability, crowd, outcome in rows:
+        of_crowd = None if crowd is None else (crowd - outcome) ** 2
+        groups[forecaster, family].append(((probability - outcome) ** 2, of_crowd))
+    return [_score_summary(*key, losses) for key, losses in sorted(groups.items())]
 
 
 def _score_summary(forecaster: str, family: str, losses: Sequence[tuple[float, float | None]]) -> ScoreSummary:

@@ -75,15 +75,19 @@ class CallerDirectory:
         return caller
 
     def _find_caller(self, request: Request) -> ApiCaller:
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        if given and kind.lower() == "bearer":
-            return self._find_by_token(given.strip())
+        if (header := request.headers.get("authorization")) is not None:
+            kind, _, given = header.partition(" ")
+            return self._find_by_token(given.strip() if kind.lower() == "bearer" else "")
+        # Without a token the gate of the server has checked the name under which it was reached.
         if self.server_token is None and not self.callers:
             return self._local
         text = "this address needs the token of a caller: Authorization: Bearer ..."
         raise ApiRefusal(401, text)
 
     def _find_by_token(self, given: str) -> ApiCaller:
+        if not given:
+            text = "write the token as: Authorization: Bearer ..."
+            raise ApiRefusal(401, text)
         # All are compared, so that the time says nothing about the place.
         found = [name for name, token in self.tokens.items() if hmac.compare_digest(token.encode(), given.encode())]
         if found:

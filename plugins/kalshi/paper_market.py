@@ -21,6 +21,7 @@ from bot.api import (
     MalformedDataError,
     NotFoundError,
     Order,
+    OrderBook,
     OrderSide,
     Outcome,
     PaperBookContext,
@@ -29,14 +30,18 @@ from bot.api import (
     Position,
     RemainderState,
     RequestRejectedError,
+    ShareFees,
     UnpaidOutcome,
     VenueSubmitter,
     VoidOutcome,
+    levels_within_limit,
     open_paper_book,
+    subtract_consumed,
+    walk_levels,
 )
 from plugins.kalshi.api_client import KalshiClient
 from plugins.kalshi.market_parser import ACTIVE, ONE
-from plugins.kalshi.order_books import KalshiBookLevel, KalshiOrderBook, parse_book, sum_fills, walk_levels
+from plugins.kalshi.order_books import parse_book, taker_fees
 from plugins.kalshi.planner import CURRENCY, read_event_state
 from plugins.kalshi.questions import SCALAR_REASON, winning_ticker
 from plugins.kalshi.settings import KalshiSettings
@@ -65,13 +70,12 @@ class KalshiPaperMarket:
         if (why := book.unusable_reason(self._max_spread)) is not None:
             return FillResult(remainder=RemainderState.DROPPED, why=why, market_state=text)
         shown = book.levels(order.leg, order.side)
-        taken = _taken_levels(request.earlier_orders, order, dict(shown))
-        fills = walk_levels(_free_levels(order, shown, taken), state.rate, Decimal(repr(order.shares)))
-        sizes = dict(shown)
+        sizes, wanted = dict(shown), Decimal(repr(order.shares))
+        within = levels_within_limit(shown, order.side, Decimal(repr(order.limit)))
+        free = subtract_consumed(within, _taken_levels(request.earlier_orders, order, sizes))
+        walk = walk_levels(free, taker_fees(state.rate), shares=wanted)
         return FillResult(
-            remainder=RemainderState.FILLED
-            if sum_fills(fills)["size"] == Decimal(repr(order.shares))
-            else RemainderState.DROPPED,
+            remainder=RemainderState.FILLED if walk.size == wanted else RemainderState.DROPPED,
             fills=tuple(
                 PaperFill(
                     shares=float(one.size),
@@ -85,9 +89,9 @@ class KalshiPaperMarket:
                         }
                     ),
                 )
-                for one in fills
+                for one in walk.fills
             ),
-            why="" if fills else f"no fill: nothing was offered within {order.limit:g}",
+            why="" if walk.fills else f"no fill: nothing was offered within {order.limit:g}",
             market_state=text,
         )
 
@@ -96,7 +100,7 @@ class KalshiPaperMarket:
 
     async def mark_prices(self, positions: Sequence[Position]) -> Mapping[tuple[str, ContractSide], float | None]:
         """See ``PaperMarket``: the average of the bids for the whole position; a market without a book is left out."""
-        books: dict[str, KalshiOrderBook] = {}
+        books: dict[str, OrderBook] = {}
         for ticker in dict.fromkeys(position.contract for position in positions):
             try:
                 books[ticker] = parse_book(await self._client.book(ticker), ticker)
@@ -133,20 +137,10 @@ def share_payout(position: Position, outcome: Outcome) -> float | UnpaidOutcome:
     return yes if position.leg is ContractSide.YES else 1.0 - yes
 
 
-def mark_position(book: KalshiOrderBook, position: Position) -> float | None:
+def mark_position(book: OrderBook, position: Position) -> float | None:
     """Return the average price if all were sold now; contracts beyond the bids count as 0, None without bids."""
-    bids, held = book.bids(position.leg), Decimal(repr(position.shares))
-    return float(sum_fills(walk_levels(bids, Decimal(0), held))["value"] / held) if bids and held > 0 else None
-
-
-def _free_levels(
-    order: Order, shown: Sequence[KalshiBookLevel], taken: Mapping[Decimal, Decimal]
-) -> tuple[KalshiBookLevel, ...]:
-    """Return the levels within the limit, without what own orders took of them."""
-    limit = Decimal(repr(order.limit))
-    within = [one for one in shown if (one.price <= limit if order.side is OrderSide.BUY else one.price >= limit)]
-    free = [KalshiBookLevel(price, size - taken.get(price, Decimal(0))) for price, size in within]
-    return tuple(one for one in free if one.size > 0)
+    bids, held = book.levels(position.leg, OrderSide.SELL), Decimal(repr(position.shares))
+    return float(walk_levels(bids, ShareFees(), shares=held).value / held) if bids and held > 0 else None
 
 
 def _taken_levels(

@@ -34,6 +34,16 @@ class TakerFees:
         parsed = parse_fee_schedule(schedule, what)
         return cls(rate=Decimal(str(parsed["rate"])), exponent=Decimal(str(parsed["exponent"])))
 
+    @property
+    def is_free(self) -> bool:
+        """Whether the market charges nothing."""
+        return not self.rate
+
+    @property
+    def rounding(self) -> Decimal:
+        """Nothing: half a step of the smallest fee is within the whole cents of a cost."""
+        return Decimal(0)
+
     def per_share(self, price: Decimal) -> Decimal:
         """Return what a share costs a taker on top of its price, not rounded."""
         return self.rate * (price * (ONE - price)) ** self.exponent if self.rate else Decimal(0)

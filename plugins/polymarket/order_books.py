@@ -8,28 +8,23 @@ docs/facts/polymarket.md#books.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple, Self
+from typing import Self
 
-from bot.api import Json, MalformedDataError
+from bot.api import BookLevel, ContractSide, Json, MalformedDataError, OrderBook
 from plugins.polymarket.json_values import parse_decimal, parse_flag, parse_list, parse_moment, parse_record, parse_text
 
 ONE = Decimal(1)
 TICK_SIZES = tuple(Decimal(text) for text in ("0.1", "0.01", "0.005", "0.0025", "0.001", "0.0001"))
 # Shares; the minimum if a book does not say.
 DEFAULT_MIN_SIZE = Decimal(5)
-
-
-class BookLevel(NamedTuple):
-    """Shares at one price."""
-
-    price: Decimal
-    size: Decimal
+# How far the venue's clock may be ahead of ours.
+MAX_CLOCK_LEAD = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolymarketOrderBook:
+class PolymarketOrderBook(OrderBook):
     """The order book of a token: ``bids`` to sell to and ``asks`` to buy from, best first.
 
     ``at`` is when it last changed, by the venue's clock; ``hash`` is the venue's name for this state. ``tick`` and
@@ -37,8 +32,6 @@ class PolymarketOrderBook:
     """
 
     token: str
-    bids: tuple[BookLevel, ...]
-    asks: tuple[BookLevel, ...]
     tick: Decimal
     min_size: Decimal
     at: datetime
@@ -46,33 +39,6 @@ class PolymarketOrderBook:
     neg_risk: bool = False
     market: str = ""
     last_trade: Decimal | None = field(default=None)
-
-    @property
-    def best_bid(self) -> Decimal | None:
-        """The highest bid."""
-        return self.bids[0].price if self.bids else None
-
-    @property
-    def best_ask(self) -> Decimal | None:
-        """The lowest ask."""
-        return self.asks[0].price if self.asks else None
-
-    @property
-    def is_crossed(self) -> bool:
-        """Whether the best bid is at or above the best ask, which happens for moments."""
-        return bool(self.bids and self.asks and self.bids[0].price >= self.asks[0].price)
-
-    @property
-    def spread(self) -> Decimal | None:
-        """Best ask less best bid, None if one is missing."""
-        return self.asks[0].price - self.bids[0].price if self.bids and self.asks else None
-
-    @property
-    def mid(self) -> Decimal | None:
-        """The middle of best bid and ask; None for a book that is crossed or has only one side."""
-        return (
-            None if self.is_crossed or not (self.bids and self.asks) else (self.bids[0].price + self.asks[0].price) / 2
-        )
 
     def mirrored(self, token: str) -> Self:
         """Return the same pool as the book of the opposite token: its asks are these bids from 1, and so on."""
@@ -97,8 +63,7 @@ class PolymarketOrderBook:
         """Return the book as JSON values, prices and sizes as text so that no digit is lost."""
         return {
             "token": self.token,
-            "bids": [[str(price), str(size)] for price, size in self.bids],
-            "asks": [[str(price), str(size)] for price, size in self.asks],
+            **OrderBook.to_map(self),
             "tick": str(self.tick),
             "min_size": str(self.min_size),
             "at": self.at.isoformat(),
@@ -138,6 +103,33 @@ class PolymarketOrderBook:
             market=parse_text(stored.get("market")),
             last_trade=parse_decimal(stored.get("last_trade")),
         )
+
+
+def book_of_side(book: PolymarketOrderBook, leg: ContractSide, token: str) -> PolymarketOrderBook:
+    """Return the book of a leg; both share one pool: the book of NO mirrors that of YES."""
+    return book if leg is ContractSide.YES else book.mirrored(token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookRequirements:
+    """The requirements for trading on a book."""
+
+    spread_max: Decimal
+    max_age: timedelta
+
+    def unusable_reason(self, book: PolymarketOrderBook | None, *, now: datetime) -> str | None:
+        """Return why a book of YES may not be traded on, or None."""
+        if book is None:
+            return "there is no book"
+        return book.unusable_reason(self.spread_max) or self._age_objection(book, now)
+
+    def _age_objection(self, book: PolymarketOrderBook, now: datetime) -> str | None:
+        age = now - book.at
+        if age > self.max_age:
+            return f"the book is stale: it has not moved for {age.total_seconds() / 60:.0f} min"
+        if -age > MAX_CLOCK_LEAD:
+            return f"the book is of {book.at.isoformat()}, later than now: compare the clocks"
+        return None
 
 
 def parse_book(raw: object, *, tick: Decimal | None = None) -> PolymarketOrderBook:

@@ -16,29 +16,26 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.api import (
+    BookWalkResult,
     ContractSide,
     EarlierPaperOrder,
     FillRequest,
     FillResult,
     Json,
+    LevelFill,
     MalformedDataError,
     OrderSide,
     PaperFill,
     RemainderState,
-)
-from plugins.polymarket.book_walk import (
-    BookRequirements,
-    BookWalkResult,
-    LevelFill,
-    book_of_side,
     levels_within_limit,
-    opposite_levels,
+    price_of_yes,
+    subtract_consumed,
     walk_levels,
 )
 from plugins.polymarket.fees import TakerFees
 from plugins.polymarket.json_values import parse_decimal, parse_moment, parse_record, parse_text
 from plugins.polymarket.market_parser import PolymarketContract
-from plugins.polymarket.order_books import ONE, BookLevel, PolymarketOrderBook
+from plugins.polymarket.order_books import BookRequirements, PolymarketOrderBook, book_of_side
 from plugins.polymarket.order_terms import PolymarketOrderTerms, PolymarketOrderType
 
 # In some of these windows the exchange is restarting, as settings say.
@@ -91,7 +88,7 @@ def fill_on_arrival(arrival: PaperOrderArrival) -> FillResult:
         return _drop_order(arrival, why or "there is no book")
     terms = arrival.terms
     leg_book = book_of_side(book, terms.leg, terms.token)
-    levels = levels_within_limit(opposite_levels(leg_book, terms.side), terms.side, terms.price)
+    levels = levels_within_limit(book.levels(terms.leg, terms.side), terms.side, terms.price)
     if terms.type.is_resting:
         return _rest_order(arrival, book, crossing=bool(levels))
     shown = dict(levels)
@@ -114,17 +111,6 @@ def fill_on_arrival(arrival: PaperOrderArrival) -> FillResult:
         why=why,
         market_state=arrival_state(arrival, PaperExecutionReport.from_arrival(arrival, walk_result, why)),
     )
-
-
-def subtract_consumed(levels: Sequence[BookLevel], consumed: Mapping[Decimal, Decimal]) -> tuple[BookLevel, ...]:
-    """Return levels less the consumed shares."""
-    remaining = (BookLevel(price, size - consumed.get(price, Decimal(0))) for price, size in levels)
-    return tuple(level for level in remaining if level.size > 0)
-
-
-def pool_price(price: Decimal, leg: ContractSide) -> Decimal:
-    """Return the price of YES for a price of a leg, in their common pool."""
-    return price if leg is ContractSide.YES else ONE - price
 
 
 def pool_side(leg: ContractSide, side: OrderSide) -> str:
@@ -259,7 +245,7 @@ def _consumed_levels(
             walk_result = _level_of_fill(fill)
             if walk_result is None or walk_result[0] != side:
                 continue
-            price = pool_price(walk_result[1], terms.leg)
+            price = price_of_yes(terms.leg, walk_result[1])
             if shown.get(price) != walk_result[2]:
                 refreshed.add(price)
             elif price not in refreshed:
@@ -283,7 +269,7 @@ def _paper_fill(
     terms = arrival.terms
     detail = {
         "pool": pool_side(terms.leg, terms.side),
-        "pool_price": str(pool_price(match.price, terms.leg)),
+        "pool_price": str(price_of_yes(terms.leg, match.price)),
         "shown": str(shown),
         "book": leg_book.hash,
         "fees": None if terms.contract.fees is None else dict(terms.contract.fees),
@@ -341,7 +327,7 @@ def parse_trade(row: Mapping[str, object], contract: PolymarketContract) -> Poly
     if price is None or size is None or at is None or size <= 0 or not 0 < price < 1:
         return None
     is_yes = token == contract.yes
-    return PolymarketTrade(at=at, price=price if is_yes else ONE - price, size=size, buys=(side == "BUY") == is_yes)
+    return PolymarketTrade(at=at, price=price if is_yes else 1 - price, size=size, buys=(side == "BUY") == is_yes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +365,7 @@ def shares_filled_by_trades(
     size.
     """
     is_bid = (terms.leg is ContractSide.YES) == (terms.side is OrderSide.BUY)
-    own = pool_price(terms.price, terms.leg)
+    own = price_of_yes(terms.leg, terms.price)
     ahead, filled = (Decimal(0) if queue is QueueAssumption.OPTIMISTIC else entry.ahead), Decimal(0)
     for trade in sorted(trades, key=lambda one: one.at):
         in_time = trade.at >= entry.since + _SECOND and (until is None or trade.at < until)

@@ -24,6 +24,7 @@ from bot.api import (
     FillResult,
     MalformedDataError,
     Order,
+    OrderSide,
     Outcome,
     PaperBookContext,
     PaperBookTerms,
@@ -32,9 +33,9 @@ from bot.api import (
     VenueSubmitter,
     VoidOutcome,
     open_paper_book,
+    walk_levels,
 )
 from plugins.polymarket.api_client import JsonRecord, PolymarketClient, QueryParameters
-from plugins.polymarket.book_walk import book_of_side, walk_levels
 from plugins.polymarket.event_groups import EventGroup, OptionNames, event_id_of_key
 from plugins.polymarket.fees import TakerFees
 from plugins.polymarket.market_parser import ParentEvent, PolymarketContract, parse_market
@@ -200,7 +201,7 @@ def mark_position(book: PolymarketOrderBook, position: Position) -> float | None
 
     None if there are no bids.
     """
-    bids = book_of_side(book, position.leg, "").bids
+    bids = book.levels(position.leg, OrderSide.SELL)
     held = Decimal(repr(position.shares))
     if not bids or held <= 0:
         return None

@@ -10,16 +10,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol
 
 from bot.api import (
-    BinaryPrediction,
-    ChoicePrediction,
     ClosingProposal,
-    ContractSide,
     Json,
     MalformedDataError,
     NotFoundError,
@@ -27,22 +24,20 @@ from bot.api import (
     OrderPlan,
     OrderPlanner,
     PluginContext,
-    Prediction,
     Question,
     RequestRejectedError,
     TradeProposal,
+    price_of_yes,
+    size_closing_sale,
 )
 from plugins.polymarket.api_client import PolymarketClient
-from plugins.polymarket.book_walk import BookRequirements
 from plugins.polymarket.json_values import parse_decimal, parse_flag
 from plugins.polymarket.market_parser import PolymarketContract, question_contracts
-from plugins.polymarket.order_books import PolymarketOrderBook
-from plugins.polymarket.order_sizing import OptionMarket, OrderSizer, SizedOrder, size_closing_sale
+from plugins.polymarket.order_books import BookRequirements, PolymarketOrderBook
+from plugins.polymarket.order_sizing import TypedOrder, TypedOrderSizer, contract_market
 from plugins.polymarket.order_terms import CURRENCY, PolymarketOrderTerms, PolymarketOrderType
 from plugins.polymarket.settings import PolymarketTradingSettings
 
-# How many options are tried if the best one may not be traded.
-_MAX_TRIED_OPTIONS = 3
 # The taker delay of markets that do not give it in seconds.
 _DEFAULT_TAKER_DELAY = Decimal("0.25")
 
@@ -75,9 +70,8 @@ class PolymarketPlanner:
         question = proposal.question
         contracts = _tradable_contracts(question)
         books = await read_books(self._client, contracts)
-        proposal_books = _ProposalBooks(proposal, contracts, books, self._requirements)
-        beliefs = _option_beliefs(question, proposal.predictions[question.targets[0].key])
-        return await self._plan_best_option(proposal_books, beliefs)
+        sizer = TypedOrderSizer(proposal, PolymarketOrderType(self._settings.order_type), contracts)
+        return await self._plan_best_option(_ProposalBooks(proposal, contracts, books, self._requirements), sizer)
 
     async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
         contracts, position = _tradable_contracts(proposal.question), proposal.position
@@ -91,33 +85,29 @@ class PolymarketPlanner:
         state = DecisionState(at=proposal.now, option=option, contract=contract, book=book, touches={}).to_json()
         if book is None:
             return OrderPlan(why="it has no book now", market_state=state)
-        option_market = OptionMarket(option=option, contract=contract, book=book, prices={})
-        found = size_closing_sale(option_market, position)
+        found = size_closing_sale(contract_market(option, contract, book), position)
+        if isinstance(found, str):
+            return OrderPlan(why=found, market_state=state)
         # Our resting orders on that market reserve shares, or could be matched.
         cancel = tuple(one.id for one in proposal.account.orders if one.contract == contract.market)
-        order = (
-            found
-            if isinstance(found, str)
-            else await self._checked_order(option_market, replace(found, cancel=cancel), proposal.now)
-        )
+        typed = TypedOrder(sized=found, cancel=cancel)
+        order = await self._checked_order(typed, option, contract=contract, book=book, now=proposal.now)
         if isinstance(order, str):
             return OrderPlan(why=order, market_state=state)
         return OrderPlan(why=_describe_order(order), order=order, market_state=state)
 
-    async def _plan_best_option(self, proposal_books: "_ProposalBooks", beliefs: Mapping[str, float]) -> OrderPlan:
+    async def _plan_best_option(self, proposal_books: "_ProposalBooks", sizer: TypedOrderSizer) -> OrderPlan:
         """Try the options with the largest difference between belief and market first."""
-        fit = [
-            option
-            for option in proposal_books.contracts
-            if option in beliefs and proposal_books.usable_mid_price(option) is not None
-        ]
-        reasons = [] if fit else [proposal_books.unusable_reasons()]
-        against = {option for option in fit if proposal_books.is_held_against(option, beliefs)}
-        by_gap = sorted(
-            fit, key=lambda option: (option not in against, -abs(beliefs[option] - proposal_books.prices[option]))
-        )
-        for option in by_gap[: _MAX_TRIED_OPTIONS + len(against)]:
-            found = await self._build_order(proposal_books, option, beliefs)
+        ranked = sizer.sizer.rank_options(proposal_books.usable_prices)
+        reasons = [] if ranked else [proposal_books.unusable_reasons()]
+        for option in ranked:
+            contract, book = proposal_books.contracts[option], proposal_books.books[option]
+            # A long book of an event with many options takes a while, so it runs off the event loop.
+            found: TypedOrder | Order | str
+            found = await asyncio.to_thread(sizer.size_order, option, book, proposal_books.prices)
+            if isinstance(found, TypedOrder):
+                now = proposal_books.proposal.now
+                found = await self._checked_order(found, option, contract=contract, book=book, now=now)
             if isinstance(found, Order):
                 return OrderPlan(
                     why=_describe_order(found), order=found, market_state=proposal_books.decision_state(option)
@@ -125,60 +115,36 @@ class PolymarketPlanner:
             reasons.append(f"{option}: {found}" if option else found)
         return OrderPlan(
             why=reasons[0],
-            market_state=proposal_books.decision_state(by_gap[0] if by_gap else next(iter(proposal_books.contracts))),
+            market_state=proposal_books.decision_state(ranked[0] if ranked else next(iter(proposal_books.contracts))),
         )
 
-    async def _build_order(
-        self, proposal_books: "_ProposalBooks", option: str, beliefs: Mapping[str, float]
+    async def _checked_order(
+        self, typed: TypedOrder, option: str, *, contract: PolymarketContract, book: PolymarketOrderBook, now: datetime
     ) -> Order | str:
-        contract, book = proposal_books.contracts[option], proposal_books.books[option]
-        kind = PolymarketOrderType(self._settings.order_type)
-        option_market = OptionMarket(option=option, contract=contract, book=book, prices=proposal_books.prices)
-        # A long book of an event with many options takes a while, so it runs off the event loop.
-        found = await asyncio.to_thread(
-            OrderSizer(proposal_books.proposal, kind, proposal_books.contracts).size_order, option_market, beliefs
-        )
-        if isinstance(found, str):
-            return found
-        return await self._checked_order(option_market, found, proposal_books.proposal.now)
-
-    async def _checked_order(self, option_market: OptionMarket, found: SizedOrder, now: datetime) -> Order | str:
         """Return the order, or why the venue would not accept it."""
-        contract, book, option = option_market.contract, option_market.book, option_market.option
+        sized = typed.sized
         # Only if there is an order, since this is a separate request.
         taker_delay_s = await read_taker_delay(self._client, contract)
         if isinstance(taker_delay_s, str):
             return taker_delay_s
+        mid = sized.limit if book.mid is None else price_of_yes(sized.leg, book.mid)
         terms = PolymarketOrderTerms(
             contract=contract,
-            leg=found.leg,
-            side=found.side,
-            type=found.type,
-            price=found.price,
-            size=found.size,
+            leg=sized.leg,
+            side=sized.side,
+            type=typed.type,
+            price=sized.limit,
+            size=sized.size,
             tick=book.tick,
-            mid=found.mid,
+            mid=mid,
             taker_delay_s=taker_delay_s,
-            lifetime=timedelta(seconds=self._settings.order_lifetime_s if found.type.is_resting else 0.0),
+            lifetime=timedelta(seconds=self._settings.order_lifetime_s if typed.type.is_resting else 0.0),
             book={"hash": book.hash, "at": book.at.isoformat(), "read_at": now.isoformat()},
-            cancel=found.cancel,
+            cancel=typed.cancel,
         )
         if (why := terms.refusal_reason(tick=book.tick, min_size=book.min_size)) is not None:
             return why
-        return Order(
-            contract=contract.market,
-            leg=found.leg,
-            side=found.side,
-            shares=float(found.size),
-            limit=float(found.price),
-            cost=float(found.cost),
-            expected=float(found.expected),
-            currency=CURRENCY,
-            option=option,
-            fees=float(found.fee),
-            edge=float(found.edge),
-            terms=terms.to_map(),
-        )
+        return sized.to_order(contract_market(option, contract, book), currency=CURRENCY, terms=terms.to_map())
 
 
 class _ProposalBooks:
@@ -197,15 +163,10 @@ class _ProposalBooks:
         }
         self.prices = {option: float(book.mid) for option, book in books.items() if book.mid is not None}
 
-    def usable_mid_price(self, option: str) -> Decimal | None:
-        """Return the midpoint of a book that may be traded on, None for any other."""
-        return None if self._unusable[option] else self.books[option].mid
-
-    def is_held_against(self, option: str, beliefs: Mapping[str, float]) -> bool:
-        """Return whether shares are held against the belief."""
-        against = ContractSide.NO if beliefs[option] > self.prices[option] else ContractSide.YES
-        market = self.contracts[option].market
-        return any(one.contract == market and one.leg is against for one in self.proposal.account.positions)
+    @property
+    def usable_prices(self) -> Mapping[str, float]:
+        """The midpoints of the books that may be traded on, by option."""
+        return {option: self.prices[option] for option, why in self._unusable.items() if not why}
 
     def unusable_reasons(self) -> str:
         """Return why none of the books may be traded on."""
@@ -283,16 +244,6 @@ def _tradable_contracts(question: Question) -> Mapping[str, PolymarketContract]:
         message = f"{question.ref} has no market that can be traded"
         raise RequestRejectedError(message)
     return contracts
-
-
-def _option_beliefs(question: Question, prediction: Prediction) -> Mapping[str, float]:
-    match prediction:
-        case BinaryPrediction(probability=probability):
-            return {"": probability}
-        case ChoicePrediction(probabilities=probabilities):
-            return probabilities
-    message = f"{question.ref}: no market of this venue takes a curve"
-    raise RequestRejectedError(message)
 
 
 def _describe_best_prices(book: PolymarketOrderBook) -> Json:

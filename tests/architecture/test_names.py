@@ -86,9 +86,9 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert shared_names(MODULES) == {}
 
 
-def test_bot_has_no_loose_module_but_the_plugin_api() -> None:
+def test_bot_has_no_loose_module() -> None:
     loose = {path.name for path in (ROOT / "bot").glob("*.py")}
-    assert loose == {"__init__.py", "api.py"}
+    assert loose == {"__init__.py"}
 
 
 def test_a_class_of_one_word_is_found() -> None:

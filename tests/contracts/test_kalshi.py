@@ -39,15 +39,15 @@ from bot.testing.http import FakeHttpClient
 from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
 from bot.testing.question_list_contract import ExpectedQuestion, QuestionListContract
 from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitters import LossyTradingSubmitter
 from bot.testing.venue_contracts import ClosingPlannerContract, QuestionReaderContract, VenueContract
 from plugins.kalshi import foxcast_venues
 from plugins.kalshi.api_client import QueryParameters, build_url
-from plugins.kalshi.planner import KalshiPlanner
+from plugins.kalshi.planner import create_planner
 from plugins.kalshi.questions import NONE_OPTION
 from plugins.kalshi.reader import KalshiReader
 from plugins.kalshi.settings import KalshiSettings
 from plugins.kalshi.writer import KalshiWriter
-from tests.contracts.lossy_clients import LossyTradingSubmitter
 from tests.plugins.kalshi.conftest import KalshiFixture, open_kalshi
 from tests.plugins.kalshi.fake_account import key_text
 from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled
@@ -193,7 +193,7 @@ class TestPlanner(OrderPlannerContract):
 
     @pytest.fixture
     def planner(self, kalshi: KalshiFixture) -> OrderPlanner:
-        return KalshiPlanner(kalshi.settings, kalshi.client)
+        return create_planner(kalshi.settings, kalshi.client)
 
     @pytest.fixture
     def cases(self, kalshi: KalshiFixture, questions: Mapping[str, Question]) -> Sequence[PlanningCase]:
@@ -234,7 +234,7 @@ class TestClosing(ClosingPlannerContract):
 
     @pytest.fixture
     async def planner(self, kalshi: KalshiFixture) -> ClosingPlanner:
-        return KalshiPlanner(kalshi.settings, kalshi.client)
+        return create_planner(kalshi.settings, kalshi.client)
 
     @pytest.fixture
     async def proposal(self, kalshi: KalshiFixture) -> ClosingProposal:

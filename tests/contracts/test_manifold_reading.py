@@ -24,7 +24,7 @@ from bot.testing.venue_contracts import QuestionReaderContract
 from plugins.manifold import foxcast_venues
 from plugins.manifold.price_feed import ManifoldPriceFeed
 from plugins.manifold.reader import ManifoldReader
-from tests.contracts.lossy_clients import ClockedWebSocketClient, HostRecordingClient
+from tests.contracts.recording_clients import ClockedWebSocketClient, HostRecordingClient
 from tests.plugins.manifold.fixture import ManifoldFixture, open_fixture
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]

@@ -11,8 +11,8 @@ import pytest
 from bot.api import ContractSide, PaperBookContext, Question, SubmissionBatch, TradingSubmitter, VenueSpec
 from bot.simulator.faults import RequestFault
 from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitters import LossyTradingSubmitter
 from plugins.manifold import foxcast_venues
-from tests.contracts.lossy_clients import LossyTradingSubmitter
 from tests.order_intents import make_intent
 from tests.plugins.manifold.fixture import KEY, ManifoldFixture, open_fixture, order_of
 

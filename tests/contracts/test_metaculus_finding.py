@@ -10,7 +10,7 @@ from bot.api import QuestionReader, VenueSpec
 from bot.testing.venue_contracts import QuestionReaderContract
 from plugins.metaculus import foxcast_venues
 from plugins.metaculus.reader import MetaculusReader
-from tests.contracts.lossy_clients import HostRecordingClient
+from tests.contracts.recording_clients import HostRecordingClient
 from tests.plugins.metaculus.conftest import MetaculusFixture
 from tests.plugins.metaculus.conftest import site as site_fixture
 

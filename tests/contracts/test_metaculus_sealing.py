@@ -13,11 +13,11 @@ from bot.simulator.faults import RequestFault
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
 from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterSetup
+from bot.testing.submitters import LossySubmitter
 from plugins.metaculus import foxcast_venues
 from plugins.metaculus.post_parser import MetaculusParsedPosts, build_question
 from plugins.metaculus.question_names import question_ref
 from plugins.metaculus.writer import MetaculusWriter
-from tests.contracts.lossy_clients import LossySubmitter
 from tests.plugins.metaculus.conftest import TOKEN, MetaculusFixture
 from tests.plugins.metaculus.conftest import site as site_fixture
 from tests.plugins.metaculus.records import batch as batch_of

@@ -14,13 +14,13 @@ import pytest
 from bot.api import ContractSide, Order, PluginSettings, Question, SubmissionBatch, TradingSubmitter, VenueSpec
 from bot.simulator.venues.polymarket_state import FakeFeeSchedule
 from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitters import LossyTradingSubmitter
 from bot.testing.venue_contracts import VenueContract
 from plugins.polymarket import foxcast_venues
 from plugins.polymarket.api_client import QueryParameters, build_url
 from plugins.polymarket.market_parser import question_contracts
 from plugins.polymarket.order_terms import PolymarketOrderType
 from plugins.polymarket.settings import PolymarketSettings
-from tests.contracts.lossy_clients import LossyTradingSubmitter
 from tests.plugins.polymarket.paper_fixture import PaperFixture, intent_of, open_paper_fixture
 from tests.plugins.polymarket.records import book, condition, event, market, member, resolved, token
 from tests.plugins.polymarket.trading_inputs import order

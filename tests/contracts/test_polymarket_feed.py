@@ -32,7 +32,7 @@ from plugins.polymarket import foxcast_venues
 from plugins.polymarket.price_feed import PolymarketPriceFeed
 from plugins.polymarket.reader import PolymarketReader
 from plugins.polymarket.settings import PolymarketSettings
-from tests.contracts.lossy_clients import ClockedWebSocketClient, HostRecordingClient
+from tests.contracts.recording_clients import ClockedWebSocketClient, HostRecordingClient
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 RACE = {"Ann": "0.50", "Bob": "0.30", "Cat": "0.20"}

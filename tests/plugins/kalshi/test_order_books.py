@@ -5,17 +5,9 @@ from typing import Any
 
 import pytest
 
-from bot.api import ContractSide, MalformedDataError, OrderSide, RequestRejectedError
+from bot.api import BookLevel, ContractSide, MalformedDataError, OrderSide, RequestRejectedError, walk_levels
 from plugins.kalshi.market_parser import KalshiFeeTerms, PriceRange
-from plugins.kalshi.order_books import (
-    KalshiBookLevel,
-    fee_rate,
-    fill_fee,
-    is_on_grid,
-    parse_book,
-    sum_fills,
-    walk_levels,
-)
+from plugins.kalshi.order_books import fee_rate, is_on_grid, parse_book, taker_fees
 from tests.plugins.kalshi.records import BOOK, WALK_BOOK
 
 YES, NO = ContractSide.YES, ContractSide.NO
@@ -39,7 +31,7 @@ RATE = Decimal("0.07")
 )
 def test_fees_are_those_of_the_formula(count: str, price: str, multiplier: str, fee: str) -> None:
     rate = fee_rate(KalshiFeeTerms(type="quadratic", multiplier=Decimal(multiplier)))
-    assert fill_fee(rate, Decimal(price), Decimal(count)) == Decimal(fee)
+    assert taker_fees(rate).fee_for(Decimal(price), Decimal(count)) == Decimal(fee)
 
 
 @pytest.mark.parametrize(("kind", "multiplier"), [("flat", Decimal(1)), ("", Decimal(1)), ("quadratic", None)])
@@ -56,12 +48,12 @@ def levels(*rows: tuple[str, str]) -> list[list[str]]:
 def test_the_best_prices_are_the_highest_bids_in_any_order(is_reversed: bool) -> None:  # noqa: FBT001 - a case
     record = {name: rows[::-1] if is_reversed else rows for name, rows in BOOK.items()}
     book = parse_book(record, "T")
-    assert book.bids(YES)[0] == KalshiBookLevel(Decimal("0.47"), Decimal(3))
-    assert book.asks(YES) == (
-        KalshiBookLevel(Decimal("0.52"), Decimal(3)),
-        KalshiBookLevel(Decimal("0.53"), Decimal(10)),
+    assert book.levels(YES, OrderSide.SELL)[0] == BookLevel(Decimal("0.47"), Decimal(3))
+    assert book.levels(YES, OrderSide.BUY) == (
+        BookLevel(Decimal("0.52"), Decimal(3)),
+        BookLevel(Decimal("0.53"), Decimal(10)),
     )
-    assert book.asks(NO)[0] == KalshiBookLevel(Decimal("0.53"), Decimal(3))
+    assert book.levels(NO, OrderSide.BUY)[0] == BookLevel(Decimal("0.53"), Decimal(3))
     assert book.mid == Decimal("0.495")
 
 
@@ -98,8 +90,8 @@ def test_a_level_in_another_form_is_refused(row: Any) -> None:
 )
 def test_a_walk_takes_level_by_level(count: str, limit: str, filled: str, cost: str, fee: str) -> None:
     asks = [one for one in parse_book(WALK_BOOK, "T").levels(YES, OrderSide.BUY) if one.price <= Decimal(limit)]
-    total = sum_fills(walk_levels(asks, RATE, Decimal(count)))
-    assert total == {"size": Decimal(filled), "value": Decimal(cost), "fee": Decimal(fee)}
+    walk = walk_levels(asks, taker_fees(RATE), shares=Decimal(count))
+    assert (walk.size, walk.value, walk.fee) == (Decimal(filled), Decimal(cost), Decimal(fee))
 
 
 def test_prices_are_on_the_grid_of_their_range() -> None:

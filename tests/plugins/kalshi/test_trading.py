@@ -22,7 +22,7 @@ from bot.api import (
 )
 from bot.store.serialization import OUTCOME
 from plugins.kalshi.paper_market import open_paper, share_payout
-from plugins.kalshi.planner import KalshiPlanner
+from plugins.kalshi.planner import create_planner
 from plugins.kalshi.questions import NONE_OPTION
 from tests.plugins.kalshi.conftest import KalshiFixture
 from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled
@@ -134,7 +134,7 @@ async def test_a_position_is_closed_at_the_bids(kalshi: KalshiFixture) -> None:
     mine = held(YES, 50.0)
     owner = account(kalshi, cash=0.0, positions=(mine,))
     proposal = ClosingProposal(question=question, position=mine, account=owner, now=kalshi.clock.now())
-    order = (await KalshiPlanner(kalshi.settings, kalshi.client).plan_closing(proposal)).order
+    order = (await create_planner(kalshi.settings, kalshi.client).plan_closing(proposal)).order
     assert order is not None
     assert (order.side, order.leg, order.shares, order.limit, order.cost) == (SELL, YES, 40.0, 0.55, 0.0)
 

@@ -18,7 +18,7 @@ from bot.api import (
     TradeProposal,
     WriteReceipt,
 )
-from plugins.kalshi.planner import KalshiPlanner
+from plugins.kalshi.planner import create_planner
 from tests.plugins.kalshi.conftest import KalshiFixture
 
 EAGER = SizingPolicy(kelly_fraction=1.0, market_shrinkage=0.0, min_edge=0.0, price_band=(0.01, 0.99), max_cost=1e9)
@@ -43,7 +43,7 @@ async def plan(
         sizing=sizing,
         now=kalshi.clock.now(),
     )
-    return await KalshiPlanner(kalshi.settings, kalshi.client).plan_order(proposal)
+    return await create_planner(kalshi.settings, kalshi.client).plan_order(proposal)
 
 
 def paper_place(kalshi: KalshiFixture, cash: float = 100.0) -> PaperBookContext:

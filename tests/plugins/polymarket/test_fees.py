@@ -6,11 +6,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.api import KellyBankroll, MalformedDataError, OrderSide, ShareOffer, kelly_shares, payoff_scenarios
+from bot.api import (
+    BookLevel,
+    KellyBankroll,
+    MalformedDataError,
+    OrderSide,
+    ShareOffer,
+    kelly_shares,
+    payoff_scenarios,
+    walk_levels,
+)
 from bot.simulator.venues.polymarket_state import FakeFeeSchedule as VenueFees
-from plugins.polymarket.book_walk import walk_levels
 from plugins.polymarket.fees import TakerFees
-from plugins.polymarket.order_books import BookLevel
 
 CENTS_PER_SHARE = {
     "0.03": ("0.14", "0.27", "0.63", "0.75"),

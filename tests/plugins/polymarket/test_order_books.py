@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.api import MalformedDataError
-from plugins.polymarket.order_books import BookLevel, PolymarketOrderBook, parse_book, parse_levels
+from bot.api import BookLevel, MalformedDataError
+from plugins.polymarket.order_books import PolymarketOrderBook, parse_book, parse_levels
 from tests.plugins.polymarket.records import T1, T2, book
 
 PRICES = st.integers(1, 999).map(lambda number: Decimal(number) / 1000)

@@ -22,8 +22,7 @@ from bot.api import (
     RemainderState,
     TradeProposal,
 )
-from plugins.polymarket.book_walk import BookRequirements
-from plugins.polymarket.order_books import PolymarketOrderBook
+from plugins.polymarket.order_books import BookRequirements, PolymarketOrderBook
 from plugins.polymarket.order_terms import PolymarketOrderTerms, PolymarketOrderType
 from plugins.polymarket.paper_fills import RESTART_WINDOW, PaperOrderArrival, SimulatedFailures, fill_on_arrival
 from plugins.polymarket.planner import PolymarketPlanner

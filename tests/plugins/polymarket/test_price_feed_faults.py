@@ -22,7 +22,7 @@ from bot.testing.clock import FakeClock
 from plugins.polymarket.price_feed import PolymarketPriceFeed
 from plugins.polymarket.questions import question_ref
 from plugins.polymarket.settings import PolymarketSettings
-from tests.contracts.lossy_clients import ClockedWebSocketClient
+from tests.contracts.recording_clients import ClockedWebSocketClient
 
 # A book that is silent for so long is read; well before all connections are renewed, which is after ten minutes.
 AGE_S, SOON_S = 30.0, 90

@@ -10,6 +10,7 @@ from typing import Any
 from bot.api import (
     Account,
     BinaryShape,
+    BookLevel,
     ChoiceShape,
     ContractSide,
     NotFoundError,
@@ -24,7 +25,7 @@ from bot.api import (
 )
 from plugins.polymarket.api_client import QueryParameters
 from plugins.polymarket.market_parser import PolymarketContract
-from plugins.polymarket.order_books import BookLevel, PolymarketOrderBook
+from plugins.polymarket.order_books import PolymarketOrderBook
 from plugins.polymarket.order_terms import CURRENCY, PolymarketOrderTerms, PolymarketOrderType
 from tests.plugins.polymarket.records import condition, market, token
 

@@ -16,7 +16,9 @@ from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.questions import SINGLE_TARGET, QuestionRef
 from bot.core.trading_profit import MILLIONTHS
 from bot.core.venue_http import HttpRequest, HttpResponse
+from bot.execution import order_sizing
 from bot.execution.gate import rules
+from bot.execution.order_book import OrderBook
 from bot.execution.outbox import batch_submission, safety_halts, write_loop
 from bot.net.write_client import HttpWriteClient
 from bot.store import accounts, cap_usage, questions, schedule
@@ -26,8 +28,8 @@ from plugins.manifold import planner as manifold_planner
 from plugins.metaculus import reader as metaculus_venue
 from plugins.metaculus import resolutions as metaculus_resolve
 from plugins.polymarket import account as polymarket_account
-from plugins.polymarket import book_walk, order_sizing, signer
 from plugins.polymarket import planner as polymarket_planner
+from plugins.polymarket import signer
 from plugins.polymarket import write_requests as polymarket_orders
 from plugins.polymarket import writer as polymarket_writer
 from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
@@ -150,23 +152,29 @@ def _leases_run_out() -> None:
     replace_attribute(schedule.ScheduleStore, "claim", hasty)
 
 
+class _BidsOfYes(OrderBook):
+    """A book that gives the bids of YES to a seller of NO."""
+
+    def levels(self, leg: ContractSide, side: OrderSide) -> Any:
+        return self.bids if side is OrderSide.SELL else OrderBook.levels(self, leg, side)
+
+
 def _no_sold_on_yes_book() -> None:
     """Let the levels for a sale of NO be the bids of YES."""
-    turn: Callable[..., Any] = book_walk.book_of_side
-    walk: Callable[..., Any] = book_walk.opposite_levels
-    turned: dict[int, tuple[Any, Any]] = {}
+    sell: Callable[..., Any] = order_sizing.OrderSizer.size_sale
+    close: Callable[..., Any] = order_sizing.size_closing_sale
 
-    def noting(book: Any, leg: ContractSide, token: str) -> Any:
-        found = turn(book, leg, token)
-        turned[id(found)] = (found, book if leg is ContractSide.NO else found)
-        return found
+    def confused(market: Any) -> Any:
+        return replace(market, book=_BidsOfYes(bids=market.book.bids, asks=market.book.asks))
 
-    def confused(book: Any, side: OrderSide) -> Any:
-        kept, whole = turned.get(id(book), (book, book))
-        return walk(whole if side is OrderSide.SELL and kept is book else book, side)
-
-    replace_attribute(order_sizing, "book_of_side", noting)
-    replace_attribute(order_sizing, "opposite_levels", confused)
+    replace_attribute(
+        order_sizing.OrderSizer,
+        "size_sale",
+        lambda sizer, chosen: sell(sizer, replace(chosen, market=confused(chosen.market))),
+    )
+    replace_attribute(
+        polymarket_planner, "size_closing_sale", lambda market, position: close(confused(market), position)
+    )
 
 
 def _no_marked_as_yes() -> None:
@@ -203,13 +211,13 @@ MUTANTS: Mapping[str, ProgramMutant] = {
 
 
 def _first_option_favoured() -> None:
-    believe: Callable[..., Mapping[str, float]] = polymarket_planner._option_beliefs  # noqa: SLF001 - mutants reach inside
+    believe: Callable[..., Mapping[str, float]] = order_sizing.option_beliefs
 
-    def favoured(question: Any, prediction: Any) -> Mapping[str, float]:
-        found, options = believe(question, prediction), getattr(question.shape, "options", ())
+    def favoured(proposal: Any) -> Mapping[str, float]:
+        found, options = believe(proposal), getattr(proposal.question.shape, "options", ())
         return {name: min(0.97, p + 0.1) if name in options[:1] else p for name, p in found.items()}
 
-    replace_attribute(polymarket_planner, "_option_beliefs", favoured)
+    replace_attribute(order_sizing, "option_beliefs", favoured)
 
 
 def _days_of_here() -> None:

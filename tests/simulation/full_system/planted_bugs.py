@@ -12,6 +12,7 @@ from bot.config.venue_schema import ExcludeSection
 from bot.core.outcomes import Resolution
 from bot.core.questions import QuestionRef
 from bot.core.submissions import HoldDecision, IntentState, WriteReceipt
+from bot.execution import order_sizing
 from bot.execution.gate import approval, config_digest, rules
 from bot.execution.outbox import batch_submission
 from bot.jobs import halts
@@ -19,7 +20,6 @@ from bot.llm.budget import BudgetReservation, SpendingBudget
 from bot.store import cap_usage, permissions, questions, submission_attempts
 from bot.store.serialization import format_timestamp
 from plugins.manifold import write_requests as manifold_requests
-from plugins.polymarket import order_sizing
 from tests.mutations import Row, replace_attribute, replace_text
 
 _WEST = timezone(timedelta(hours=-8))

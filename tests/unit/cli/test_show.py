@@ -15,15 +15,18 @@ from bot.cli.show import print_question_record, print_trial_trace, question_reco
 from bot.config.schema import Config
 from bot.core.beliefs import Belief, Evidence, ModelUsage, Step, StepAction, StepObservation
 from bot.core.forecasts import Trial, TrialEnd
+from bot.core.orders import ContractSide, Order, OrderSide
 from bot.core.outcomes import NumericOutcome, Resolution
-from bot.core.predictions import BinaryPrediction, CurvePrediction, CurveShape
+from bot.core.predictions import BinaryPrediction, BinaryShape, CurvePrediction, CurveShape
 from bot.core.questions import Question, QuestionRef, Target
+from bot.core.submissions import ExecutionMode, SendDecision
 from bot.evaluation.question_record import load_question_record
 from bot.jobs.resolution import ScoringContext, score_forecasts
 from bot.store.ledger import ReadOnlyState, open_ledger
 from bot.store.scores import ScoreFilter
 from bot.store.trials import LoggedStep, TrialRecord
 from bot.testing.clock import FakeClock
+from tests.order_intents import make_intent
 from tests.recorded_forecasts import record_forecast
 from tests.unit.cli.test_score import print_to_text
 
@@ -164,3 +167,25 @@ async def test_each_forecast_is_scored_on_its_own_grid(records: ReadOnlyState) -
     assert marked["early"] == pytest.approx(0.64 * 0.625**3 / 3 + (0.5**3 - 0.2**3) / 2.4)
     # At 1/16 of it: 0.64 * (1/16)^3 / 3 + (0.95^3 - 0.2^3) / 2.4.
     assert marked["late"] == pytest.approx(0.64 * 0.0625**3 / 3 + (0.95**3 - 0.2**3) / 2.4)
+
+
+async def test_an_order_is_shown_whatever_the_batch_of_its_question(tmp_path: Path) -> None:
+    rain = Question(ref=QuestionRef("lantern", "rain"), title="Rain?", shape=BinaryShape(), targets=(Target(),))
+    async with open_ledger(tmp_path / "ledger.sqlite", now=AT) as ledger:
+        await ledger.questions.record([rain], seen_at=AT)
+        forecast = await record_forecast(ledger, rain, {"outcome": BinaryPrediction(0.7)}, AT)
+        order = Order(
+            contract="rain",
+            leg=ContractSide.YES,
+            side=OrderSide.BUY,
+            shares=10,
+            limit=0.6,
+            expected=0.55,
+            cost=5.5,
+            currency="USD",
+        )
+        intent = make_intent(rain, order, forecast=forecast.id)
+        decision = SendDecision(intent=intent, mode=ExecutionMode.PAPER, why="edge")
+        await ledger.submissions.decide(forecast_id=forecast.id, decision=decision, at=AT)
+        found = await load_question_record(ReadOnlyState(config=Config(), folder=tmp_path, ledger=ledger), rain.ref)
+    assert "intent i1: planned, paper" in print_to_text(lambda console: print_question_record(console, found))

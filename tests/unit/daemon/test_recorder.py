@@ -11,7 +11,8 @@ from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
 from bot.daemon.runner import ClockStep, HeartbeatRecord, JobOutcome, JobRun
-from bot.store.heartbeat import HEARTBEAT_FILE, read_heartbeat
+from bot.store.database import instance_lock
+from bot.store.heartbeat import HEARTBEAT_FILE, DaemonCondition, read_daemon_state, read_heartbeat
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.schedule import DueEntry
 from bot.testing.clock import START
@@ -61,6 +62,13 @@ async def test_the_last_heartbeat_is_found_again(recorder: DaemonRecorder, tmp_p
     found = read_heartbeat(tmp_path)
     assert found is not None
     assert found.at == START
+
+
+async def test_a_daemon_has_a_heartbeat_from_its_start(recorder: DaemonRecorder, tmp_path: Path) -> None:
+    with instance_lock(tmp_path, started_at=START):
+        assert read_daemon_state(tmp_path, START).condition is DaemonCondition.ONCE
+        await recorder.record_start(START)
+        assert read_daemon_state(tmp_path, START).condition is DaemonCondition.RUNNING
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"at": 3}', '{"at": "noon"}'])

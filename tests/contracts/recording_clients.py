@@ -1,28 +1,17 @@
-"""Doubles for the contract kits: clients that record hosts, lose requests, or follow a test clock."""
+"""Doubles for the contract kits: clients that record hosts or follow a test clock."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
 from bot.api import (
-    Account,
     Clock,
     HttpClient,
-    IntentState,
     Json,
-    Outcome,
-    Position,
-    SealedRequest,
-    SealingSubmitter,
     ServiceUnavailableError,
-    SubmissionBatch,
-    TradingSubmitter,
-    UnpaidOutcome,
     WebSocketClient,
     WebSocketConnection,
-    WriteReceipt,
 )
 
 # In real seconds: longer than any test waits.
@@ -87,56 +76,3 @@ class _ClockedWebSocketConnection:
             await asyncio.gather(heard, waited, return_exceptions=True)
         message = f"no message within {within_s:g} s"
         raise ServiceUnavailableError(message)
-
-
-class LossySubmitter:
-    """Implements SealingSubmitter on another one whose requests and replies get lost, as those of a process that dies.
-
-    ``losses`` says of the next writes what is lost: "request" or "reply".
-    """
-
-    def __init__(self, inner: Any) -> None:
-        self.losses: list[str] = []
-        self.inner: Any = inner
-
-    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
-        sealed: Sequence[SealedRequest] = await self.inner.seal_requests(batch)
-        return sealed
-
-    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
-        lost = self.losses.pop(0) if self.losses else ""
-        if lost == "request":
-            return _unknown(batch)
-        receipts: Sequence[WriteReceipt] = await self.inner.submit(batch)
-        return _unknown(batch) if lost else receipts
-
-    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
-        receipts: Sequence[WriteReceipt] = await self.inner.read_submissions(batch)
-        return receipts
-
-
-class LossyTradingSubmitter(LossySubmitter):
-    """The same for TradingSubmitter."""
-
-    async def account(self) -> Account:
-        account: Account = await self.inner.account()
-        return account
-
-    async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
-        ended: Sequence[str] = await self.inner.cancel(order_ids)
-        return ended
-
-    def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
-        paid: float | UnpaidOutcome = self.inner.payout_per_share(position, outcome, state)
-        return paid
-
-
-def make_lossy(inner: SealingSubmitter) -> LossySubmitter:
-    """Wrap a sealer, as what it is."""
-    return LossyTradingSubmitter(inner) if isinstance(inner, TradingSubmitter) else LossySubmitter(inner)
-
-
-def _unknown(batch: SubmissionBatch) -> list[WriteReceipt]:
-    return [
-        WriteReceipt(intent=intent.id, state=IntentState.UNKNOWN, detail="connection lost") for intent in batch.intents
-    ]

@@ -1,0 +1,18 @@
+"""What the author of a data source uses.
+
+``DataSpec.open`` (series) and ``DataSpec.pages`` are entered once. For a question of one of its ``question_sources``
+the engine reads ``policy`` and ``model``; then a trial asks ``DataSource`` or ``PageSource`` as of a moment.
+"""
+
+from bot.core.interfaces import DataSource, PageSource
+from bot.core.plugin_specs import DataSpec
+from bot.core.research import SeriesModel, SourcePolicy, TimeSeries
+
+__all__ = [
+    "DataSource",
+    "DataSpec",
+    "PageSource",
+    "SeriesModel",
+    "SourcePolicy",
+    "TimeSeries",
+]
