@@ -1,13 +1,16 @@
 """The real command in a subprocess, in folders of its own, on the bundled rounds."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+from unittest import mock
 
 import pytest
 import structlog
@@ -107,6 +110,24 @@ def first_pass(tmp_path_factory: pytest.TempPathFactory) -> tuple[FoxcastInstall
 def foxcast(first_pass: tuple[FoxcastInstallation, CommandResult]) -> FoxcastInstallation:
     """An installation after one pass over the bundled rounds, only to be read."""
     return first_pass[0]
+
+
+def run_in_thread(foxcast: FoxcastInstallation, *arguments: object) -> CommandResult:
+    """Run a command as InProcessCommand does, for a thread, while the loop of the main thread serves what it asks.
+
+    Commands that take signals (run, forecast) need a process of their own.
+    """
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True) for _ in range(2))
+    with (
+        mock.patch.dict(os.environ, foxcast.environment, clear=True),
+        chdir(foxcast.folder),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = main([*map(str, arguments)])
+    structlog.reset_defaults()
+    said = [stream.detach().getvalue().decode() for stream in (out, err)]
+    return CommandResult(code, *said)
 
 
 class InProcessCommand(Protocol):
