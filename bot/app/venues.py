@@ -25,7 +25,7 @@ from bot.execution.gate.execution_policy import venue_policy
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch
 from bot.forecasting.pair_judge import JUDGE_ROLE
-from bot.net.client import RetryingHttpClient
+from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.net.rate_limit import RateLimiter
 from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry, with_all_members
@@ -203,7 +203,8 @@ async def open_plugin_factory(
     rate_limits, rate_store = ((), None) if ledger is None else (venue_rate_limits(config, registry), ledger.rates)
     shared = None if ledger is None else SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
     rates = RateLimiter(rate_limits, clock=clock, random=random, store=rate_store, shared=shared)
-    client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
+    limits = HttpLimits(connections=config.http.connections)
+    client = RetryingHttpClient(clock=clock, random=random, limits=limits, rates=rates, proxies=config.http.proxies)
     async with client as http, AsyncExitStack() as stack:
         credentials = {} if ledger is None else _venue_credentials(config, registry, clock, ledger)
         for one in credentials.values():

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import shutil
 import stat
 import sys
@@ -55,6 +56,10 @@ from bot.store.restore import lost_ledger_reason, read_restore_mark
 OLDEST_PYTHON = (3, 11)
 
 
+# Of databases, logs, plugins and what they open.
+OTHER_OPEN_FILES = 100
+
+
 # Foxcast did not exist before this day, so an earlier clock is wrong.
 EARLIEST_CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -89,6 +94,7 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
         CheckVerdict.OK, "configuration", str(config.sources.document.path or "defaults and environment")
     )
     yield from _check_plugins(config)
+    yield _check_connections(config)
     yield _check_state_folder(config)
     yield _check_disk(config)
     folder = state_folder(config)
@@ -125,6 +131,21 @@ def _check_sqlite() -> CheckFinding:
     if warning is None:
         return CheckFinding(CheckVerdict.OK, "sqlite", "no known fault in this version")
     return CheckFinding(CheckVerdict.WARN, "sqlite", warning)
+
+
+def _check_connections(config: Config) -> CheckFinding:
+    """Compare the connections that requests to models may need with what config and the system allow."""
+    asked = [one.concurrency for one in config.llm.providers.values() if "concurrency" in one.model_fields_set]
+    wanted = max(asked, default=0)
+    allowed, files = config.http.connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    found = f"{allowed} at a time"
+    if wanted > allowed:
+        found = f"{found}, though a provider in [llm.providers] is allowed {wanted} requests: the others wait"
+        return CheckFinding(CheckVerdict.WARN, "connections", found, f"[http] connections = {wanted} in config.toml")
+    if files != resource.RLIM_INFINITY and files < (needed := wanted + OTHER_OPEN_FILES):
+        found = f"{wanted} requests at a time, and {files} open files"
+        return CheckFinding(CheckVerdict.WARN, "connections", found, f"ulimit -n {needed} before foxcast starts")
+    return CheckFinding(CheckVerdict.OK, "connections", found)
 
 
 def _check_plugins(config: Config) -> Iterator[CheckFinding]:

@@ -15,7 +15,7 @@ from bot.core.clock import SeededRandom
 from bot.core.interfaces import Clock, RandomStreams
 from bot.core.venue_http import RateLimit
 from bot.execution.preflight import open_refusing_client
-from bot.net.client import RetryingHttpClient
+from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.net.rate_limit import RateLimiter, RateUsage, RateUsageStore
 from bot.plugin_system.registry import Registry
 from bot.store.ledger import LEDGER_FILE, open_ledger_read_only, state_folder
@@ -63,7 +63,8 @@ async def open_read_only_plugins(
     """Return a factory for plugins that read within these rate limits and can send nothing, and its HTTP client."""
     random = SeededRandom(config.seed)
     rates = await open_shared_rates(config, limits, clock=clock, random=random, stack=stack)
-    client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
+    allowed = HttpLimits(connections=config.http.connections)
+    client = RetryingHttpClient(clock=clock, random=random, limits=allowed, rates=rates, proxies=config.http.proxies)
     http = await stack.enter_async_context(client)
     plugins = PluginFactory(
         config=config,

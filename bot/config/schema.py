@@ -64,6 +64,9 @@ class HttpSection(ConfigSection):
     trust_env: bool = False
     """Take proxies and certificate authorities from the environment, such as HTTPS_PROXY and SSL_CERT_FILE."""
 
+    connections: int = Field(default=1000, ge=1, le=20_000)
+    """Connections in use at the same time, for reading and for models; further requests wait."""
+
     @property
     def proxies(self) -> ProxySettings:
         """The proxy settings for clients."""

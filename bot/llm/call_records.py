@@ -12,7 +12,7 @@ from bot.core.beliefs import ModelUsage
 from bot.core.ids import sha256_hex
 from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingSettings, ToolDefinition
 from bot.core.values import Json
-from bot.store.documents import compress_json
+from bot.store.documents import CompressedDocument, compress_json
 from bot.store.evidence import DocumentStore
 from bot.store.serialization import JsonSerializer
 
@@ -157,13 +157,9 @@ class PromptDocumentCache:
         return known
 
 
-async def save_prompt_documents(parts: Sequence[PromptDocument], documents: DocumentStore, scope: str) -> None:
-    """Record parts for a forecast, all in one write."""
-    found = [await compress_json(part.text) for part in parts if part.text is not None]
-    if found:
-        await documents.put_packed(found, scope=scope)
-    for part in parts:
-        part.text = None
+async def compress_prompt_documents(parts: Sequence[PromptDocument]) -> list[CompressedDocument]:
+    """Return the parts that are not known to be recorded, ready to be written."""
+    return [await compress_json(part.text) for part in parts if part.text is not None]
 
 
 def _make_document(text: str) -> PromptDocument:

@@ -24,7 +24,7 @@ from bot.llm.call_records import (
     CallRecord,
     PromptDocuments,
     RequestRecord,
-    save_prompt_documents,
+    compress_prompt_documents,
 )
 from bot.llm.deadline import RequestDeadline
 from bot.llm.pricing import ModelPrice
@@ -215,14 +215,7 @@ class ModelCall:
         if self.is_unanswered:
             await self._replace_lost_call()
         if not self.is_recorded:
-            await asyncio.gather(
-                self._record_reservation(),
-                save_prompt_documents(
-                    self.request.documents.unsaved,
-                    self.accounting.ledger.documents,
-                    self.request.model_request.charge.scope,
-                ),
-            )
+            await self._record_reservation()
 
     def abandon(self) -> None:
         """Settle a call whose caller was cancelled: at once in the budget, and soon in the ledger."""
@@ -339,6 +332,8 @@ class ModelCall:
 
     async def _record_reservation(self) -> None:
         request = self.request
+        unsaved = request.documents.unsaved
+        documents = await compress_prompt_documents(unsaved)
         # From here on it must be settled, even if the caller is cancelled while it is being recorded.
         self.is_recorded = True
         try:
@@ -352,8 +347,11 @@ class ModelCall:
                     model=request.model,
                     request=request.digest,
                     worst_usd=self.reservation.request.worst_usd,
-                )
+                ),
+                documents,
             )
         except Exception:
             self.is_recorded = False
             raise
+        for part in unsaved:
+            part.text = None

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
+
+import structlog
 
 from bot.core.errors import (
     AuthenticationError,
@@ -28,25 +30,20 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
-from bot.net.connections import (
-    PROXY_REMEDY,
-    HttpClientPool,
-    SendTrace,
-    describe_proxy_error,
-    describe_proxy_status,
-    loggable_proxy,
-    send_once,
-)
+from bot.net.connections import PROXY_REMEDY, ProxySelector, describe_proxy_status, loggable_proxy
 from bot.net.rate_limit import RateLimiter, RequestSlot, parse_retry_after
-from bot.net.response_body import quote_reply, read_body, read_error_reply
+from bot.net.response_body import MAX_QUOTED_BYTES, quote_reply, read_body, read_error_reply
 from bot.net.urls import loggable_url
 
 if TYPE_CHECKING:
-    import httpx
+    import aiohttp
     import numpy as np
 
     from bot.core.interfaces import Clock, RandomStreams
     from bot.core.values import Json
+    from bot.net.pooled_session import PooledSession, RequestProgress
+
+log = structlog.get_logger(__name__)
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # Model providers answer 402 when the account is empty; the operator must act, as for an invalid key.
@@ -58,7 +55,10 @@ _UNREACHABLE_TEXT = "cannot be reached: check the address, the network, and whet
 _DROPPED_TEXT = "dropped the connection before its response was complete; it may help to try again"
 # The skew is the median over the last few responses, so that the wrong clock of one server does not decide it.
 _COMPARED_RESPONSES = 3
+_CONNECTIONS_REMEDY = "raise connections in [http] of config"
 _DEFAULT_HEADERS = {"Accept-Encoding": "gzip", "User-Agent": "foxcast", "Accept": "*/*"}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class HttpLimits:
     first_wait_s: float = 0.5
     longest_wait_s: float = 10.0
     redirects: int = 3
-    connections: int = 800
+    connections: int = 1000
     keepalive_s: float = 5.0
 
 
@@ -105,9 +105,10 @@ class RetryingHttpClient:
         self._random = random
         self._limits = limits
         self._rates = rates or RateLimiter((), clock=clock, random=random)
-        self._pool = HttpClientPool(
-            proxies, connections=limits.connections, keepalive_s=limits.keepalive_s, connect_s=limits.connect_s
-        )
+        self._proxies = ProxySelector(proxies)
+        self._session: PooledSession | None = None
+        self._in_flight = 0
+        self._is_bound_logged = False
         self._jitter: np.random.Generator | None = None
         self._clock_skew = _ClockSkewEstimator(clock)
 
@@ -124,7 +125,9 @@ class RetryingHttpClient:
 
     async def aclose(self) -> None:
         """Close all connections; the next request opens a new one."""
-        await self._pool.aclose()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.aclose()
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a response with status 200.
@@ -188,65 +191,100 @@ class RetryingHttpClient:
 
     async def _send_request(self, request: _HttpRequest, url: str, slot: RequestSlot, left_s: float) -> bytes | str:
         """Return the body, or the address of a redirect."""
-        import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
+        import aiohttp  # noqa: PLC0415 - a quarter of a second, and most commands read no address
 
-        trace = SendTrace()
+        from bot.net.pooled_session import RequestProgress  # noqa: PLC0415 - as above
+
+        progress = RequestProgress()
         failure: ServiceUnavailableError
         cause: OSError | None = None
+        is_full = self._count_request()
         try:
             async with asyncio.timeout(left_s):
-                return await self._exchange(request, url, slot, trace)
-        except TimeoutError:
-            failure = ServiceUnavailableError(f"{loggable_url(url)}: no complete response within {left_s:g} s")
-            cause = TimeoutError(str(failure)) if trace.request_started else None
-        except (httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._exchange(request, url, slot, progress)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             failure = ServerUnreachableError(f"{loggable_url(url)} {self._unreachable_text(url)}")
-        except httpx.ProxyError as error:
-            failure = ServerUnreachableError(f"{loggable_url(url)}: {describe_proxy_error(error)}")
-        except httpx.TransportError:
+        except aiohttp.ClientHttpProxyError as error:
+            failure = ServerUnreachableError(f"{loggable_url(url)}: {describe_proxy_status(error.status)}")
+        except TimeoutError:
+            waited = f", waiting for one of {self._limits.connections} connections; {_CONNECTIONS_REMEDY}"
+            is_waiting = is_full and not progress.request_started
+            failure = ServiceUnavailableError(
+                f"{loggable_url(url)}: no complete response within {left_s:g} s{waited if is_waiting else ''}"
+            )
+            cause = TimeoutError(str(failure)) if progress.request_started else None
+        except (aiohttp.ClientError, OSError):
             failure = ServiceUnavailableError(f"{loggable_url(url)} {_DROPPED_TEXT}")
-            cause = ConnectionResetError(str(failure)) if trace.request_started else None
+            cause = ConnectionResetError(str(failure)) if progress.request_started else None
         finally:
-            await trace.close_unfinished()
+            self._in_flight -= 1
         # Outside the handlers: errors of the library hold the request, and their texts may hold the whole address.
         raise failure from cause
 
+    def _count_request(self) -> bool:
+        """Count one more request in flight; return whether it has to wait for a connection, which is logged once."""
+        self._in_flight += 1
+        is_full = self._in_flight > self._limits.connections
+        if is_full and not self._is_bound_logged:
+            self._is_bound_logged = True
+            log.warning(
+                "all connections are in use; requests wait", limit=self._limits.connections, remedy=_CONNECTIONS_REMEDY
+            )
+        return is_full
+
     def _unreachable_text(self, url: str) -> str:
-        proxy = self._pool.proxies.proxy_for_url(url)
+        proxy = self._proxies.proxy_for_url(url)
         if proxy is None:
             return _UNREACHABLE_TEXT
         return f"cannot be reached through the proxy {loggable_proxy(proxy)}; {PROXY_REMEDY}"
 
-    async def _exchange(self, request: _HttpRequest, url: str, slot: RequestSlot, trace: SendTrace) -> bytes | str:
-        response = await send_once(self._pool.client_for(url), request.to_library(url, trace))
+    async def _exchange(
+        self, request: _HttpRequest, url: str, slot: RequestSlot, progress: RequestProgress
+    ) -> bytes | str:
+        session = self._session or self._open_session()
+        response = await session.send(request.method, url, request.all_headers(), request.content, progress)
         try:
-            slot.record_response(response.status_code, response.headers)
+            slot.record_response(response.status, response.headers)
             if request.method == "GET" and self._rates.applies_to("GET", url):
                 self._clock_skew.add_response(response.headers.get("date", ""), response.headers.get("age", ""))
-            if response.status_code in _REDIRECTS and request.method == "GET":
+            if response.status in _REDIRECTS and request.method == "GET":
                 return _same_host_redirect(url, response.headers.get("location", ""))
             await self._raise_for_status(response, url, request)
-            return await read_body(response, request.max_bytes, loggable_url(url))
+            return await _read_response(response, request.max_bytes, loggable_url(url))
         finally:
-            await response.aclose()
+            response.close()
 
-    async def _raise_for_status(self, response: httpx.Response, url: str, request: _HttpRequest) -> None:
-        status = response.status_code
+    def _open_session(self) -> PooledSession:
+        from bot.net.pooled_session import PooledSession  # noqa: PLC0415 - as above
+
+        limits = self._limits
+        self._session = PooledSession(
+            self._proxies,
+            connections=limits.connections,
+            keepalive_s=limits.keepalive_s,
+            connect_s=limits.connect_s,
+        )
+        return self._session
+
+    async def _raise_for_status(self, response: aiohttp.ClientResponse, url: str, request: _HttpRequest) -> None:
+        status = response.status
         if status == 200:
             return
-        if status == _PROXY_CREDENTIALS_REQUIRED and self._pool.proxies.proxy_for_url(url) is not None:
+        if status == _PROXY_CREDENTIALS_REQUIRED and self._proxies.proxy_for_url(url) is not None:
             message = f"{loggable_url(url)}: {describe_proxy_status(status)}"
             raise ServerUnreachableError(message)
         # The body for refused credentials tells an invalid key apart from an item that a valid key may not see.
         is_post = request.method == "POST"
-        reply = await read_error_reply(response, request.headers) if is_post or status in _REFUSED_CREDENTIALS else ""
+        reply = ""
+        if is_post or status in _REFUSED_CREDENTIALS:
+            reply = await read_error_reply(_read_response(response, MAX_QUOTED_BYTES, ""), request.headers)
         quote = quote_reply(reply, only_message=status == _TOO_MANY_REQUESTS) if is_post and status < 500 else ""
         error = self._error_for_status(response, f"{loggable_url(url)}: status {status}{quote}")
         error.refusal = HttpErrorResponse(status=status, body=reply)
         raise error
 
-    def _error_for_status(self, response: httpx.Response, message: str) -> FoxcastError:
-        status = response.status_code
+    def _error_for_status(self, response: aiohttp.ClientResponse, message: str) -> FoxcastError:
+        status = response.status
         if status in _REFUSED_CREDENTIALS:
             return AuthenticationError(message)
         if status in _NOT_FOUND:
@@ -305,21 +343,25 @@ class _HttpRequest:
     max_bytes: int
     content: bytes | None = None
 
-    def to_library(self, url: str, trace: SendTrace) -> httpx.Request:
-        """Return the request to that address for the library; raises ConfigError for a header that cannot be sent."""
-        import httpx  # noqa: PLC0415 - as above
-
-        try:
-            headers = httpx.Headers(_DEFAULT_HEADERS)
-            headers.update(self.headers)
-        except UnicodeEncodeError:
+    def all_headers(self) -> Mapping[str, str]:
+        """Return the headers with the usual ones; raises ConfigError for one that cannot be sent."""
+        names = {name.lower() for name in self.headers}
+        if not all(map(_HEADER_NAME.fullmatch, self.headers)) or not all(
+            map(_HEADER_VALUE.fullmatch, self.headers.values())
+        ):
             message = (
                 f"a header for {loggable_url(self.url)} has a character that headers cannot carry; correct it in config"
             )
-            raise ConfigError(message) from None
-        return httpx.Request(
-            self.method, _parse_url(url), headers=headers, content=self.content, extensions={"trace": trace}
-        )
+            raise ConfigError(message)
+        return {
+            **{name: value for name, value in _DEFAULT_HEADERS.items() if name.lower() not in names},
+            **self.headers,
+        }
+
+
+async def _read_response(response: aiohttp.ClientResponse, max_bytes: int, shown: str) -> bytes:
+    encoding = response.headers.get("content-encoding", "")
+    return await read_body(response.content.iter_any(), max_bytes, encoding=encoding, shown=shown)
 
 
 def _same_host_redirect(url: str, location: str) -> str:
@@ -343,18 +385,6 @@ def _require_address(url: str) -> None:
     if not usable:
         message = f"{loggable_url(url)} is not an http or https address without user name"
         raise ConfigError(message)
-
-
-@lru_cache(maxsize=256)
-def _parse_url(url: str) -> httpx.URL:
-    """Return an address in the form of the library; raises ConfigError."""
-    import httpx  # noqa: PLC0415 - as above
-
-    try:
-        return httpx.URL(url)
-    except httpx.InvalidURL:
-        message = f"{loggable_url(url)} is not an address"
-        raise ConfigError(message) from None
 
 
 def _raise_malformed(message: str) -> NoReturn:

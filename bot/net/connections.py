@@ -68,20 +68,12 @@ class ProxySelector:
 class HttpClientPool:
     """One ``httpx.AsyncClient`` for each proxy in use, and one for direct connections; each is opened when needed.
 
-    ``connections`` bounds the open connections of each client. An idle one is kept for ``keepalive_s`` seconds; None
-    keeps none. Connecting may take ``connect_s`` seconds; nothing else is bounded here.
-
-    The library looks through all connections for each request: a POST took 1.0 ms of CPU with one request at a time,
-    2.4 ms with 50 concurrent ones, 3.0 ms with 200 (``tests/benchmarks/bench_http.py``, two cores, 2026-11-24).
+    A connection serves one request. ``connections`` bounds the open ones of each client; nothing else is bounded here.
     """
 
-    def __init__(
-        self, proxies: ProxySettings, *, connections: int, keepalive_s: float | None, connect_s: float | None = None
-    ) -> None:
+    def __init__(self, proxies: ProxySettings, *, connections: int) -> None:
         self.proxies = ProxySelector(proxies)
         self._connections = connections
-        self._keepalive_s = keepalive_s
-        self._connect_s = connect_s
         self._clients: dict[str | None, httpx.AsyncClient] = {}
         self._tls: ssl.SSLContext | None = None
 
@@ -105,25 +97,26 @@ class HttpClientPool:
         if self._tls is None:
             # Reading the certificates takes longer than a request.
             self._tls = create_tls_context(self.proxies.settings)
-        max_idle = 0 if self._keepalive_s is None else self._connections
         transport = httpx.AsyncHTTPTransport(
             verify=self._tls,
             trust_env=False,
             proxy=proxy,
-            limits=httpx.Limits(
-                max_connections=self._connections,
-                max_keepalive_connections=max_idle,
-                keepalive_expiry=self._keepalive_s,
-            ),
+            limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=0),
         )
-        return open_http_client(transport, connect_s=self._connect_s)
+        return open_http_client(transport, connect_s=None)
 
 
 def create_tls_context(settings: ProxySettings) -> ssl.SSLContext:
     """Return a TLS context that trusts the authorities of certifi, or of the environment if ``trust_env`` is set."""
-    import httpx  # noqa: PLC0415 - see above
+    if settings.trust_env:
+        import httpx  # noqa: PLC0415 - see above
 
-    return httpx.create_ssl_context(trust_env=settings.trust_env)
+        return httpx.create_ssl_context()
+    import ssl  # noqa: PLC0415 - see above
+
+    import certifi  # noqa: PLC0415 - see above
+
+    return ssl.create_default_context(cafile=certifi.where())
 
 
 def open_http_client(transport: httpx.AsyncBaseTransport, *, connect_s: float | None) -> httpx.AsyncClient:

@@ -12,31 +12,30 @@ from typing import TYPE_CHECKING
 from bot.core.errors import MalformedDataError, ServiceUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import httpx
+    from collections.abc import AsyncIterator, Awaitable, Mapping
 
 MAX_QUOTED_BYTES, MAX_QUOTED_CHARS = 262_144, 300
 _GZIP_BITS = 16 + zlib.MAX_WBITS
 _PLAIN_ENCODINGS = frozenset({"", "identity"})
 _GZIP_ENCODINGS = frozenset({"gzip", "x-gzip"})
+_ENCODINGS = _PLAIN_ENCODINGS | _GZIP_ENCODINGS
 # Parts of a header's value that are shorter than this are words, not keys.
 _MIN_KEY_CHARS = 8
 _PUBLIC_HEADERS = frozenset({"content-type", "content-length", "accept"})
 
 
-async def read_body(response: httpx.Response, max_bytes: int, shown: str) -> bytes:
+async def read_body(chunks: AsyncIterator[bytes], max_bytes: int, *, encoding: str, shown: str) -> bytes:
     """Return the unpacked body; arguments and errors as for ``BoundedBody``."""
-    body = BoundedBody(max_bytes, encoding=response.headers.get("content-encoding", ""), shown=shown)
-    async for chunk in response.aiter_raw():
+    body = BoundedBody(max_bytes, encoding=encoding, shown=shown)
+    async for chunk in chunks:
         body.feed(chunk)
     return body.finish()
 
 
-async def read_error_reply(response: httpx.Response, headers: Mapping[str, str]) -> str:
+async def read_error_reply(body: Awaitable[bytes], headers: Mapping[str, str]) -> str:
     """Return the body of an error response without the keys of the request; "" if it is too long or malformed."""
     try:
-        text = (await read_body(response, MAX_QUOTED_BYTES, "")).decode(errors="replace")
+        text = (await body).decode(errors="replace")
     except (MalformedDataError, ServiceUnavailableError):
         return ""
     values = [value for name, value in headers.items() if name.lower() not in _PUBLIC_HEADERS]
@@ -74,7 +73,7 @@ class BoundedBody:
     def __init__(self, max_bytes: int, *, encoding: str, shown: str, wire_bytes: int | None = None) -> None:
         """Raise MalformedDataError for an encoding that was not requested, such as a nested one."""
         encoding = encoding.strip().lower()
-        if encoding not in _PLAIN_ENCODINGS | _GZIP_ENCODINGS:
+        if encoding not in _ENCODINGS:
             message = f"{shown}: encoding {encoding[:40]!r} was not requested"
             raise MalformedDataError(message)
         self._unpacker = zlib.decompressobj(_GZIP_BITS) if encoding in _GZIP_ENCODINGS else None

@@ -47,7 +47,7 @@ class HttpWriteClient:
     ) -> None:
         self._rates = rates
         self._halt_check = halt_check
-        self._pool = HttpClientPool(proxies, connections=MAX_CONNECTIONS, keepalive_s=None)
+        self._pool = HttpClientPool(proxies, connections=MAX_CONNECTIONS)
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,7 +129,8 @@ class HttpWriteClient:
         try:
             slot.record_response(response.status_code, response.headers)
             shown = f"{loggable_url(request.url)}: status {response.status_code}"
-            body = await read_body(response, max_bytes, shown)
+            encoding = response.headers.get("content-encoding", "")
+            body = await read_body(response.aiter_raw(), max_bytes, encoding=encoding, shown=shown)
         finally:
             await response.aclose()
         named = {name.lower(): value for name, value in response.headers.items()}

@@ -179,10 +179,10 @@ class ModelCallStore:
         default_factory=dict
     )
 
-    async def reserve(self, reservation: CallReservation) -> None:
-        """Record a call before it is made; raises MalformedDataError for a known id."""
+    async def reserve(self, reservation: CallReservation, documents: Sequence[CompressedDocument] = ()) -> None:
+        """Record a call before it is made, with documents of its prompt; raises MalformedDataError for a known id."""
         row = _reservation_row(reservation)
-        await self.writer.run(lambda database: _insert_reservation(database, row))
+        await self.writer.run(lambda database: _insert_reservation(database, row, documents))
 
     async def settle(self, call: str, settlement: CallSettlement) -> str | None:
         """Record the result of a reserved call; return the digest of its answer.
@@ -277,10 +277,12 @@ def _reservation_row(reservation: CallReservation) -> dict[str, Any]:
     }
 
 
-def _insert_reservation(database: Database, row: dict[str, Any]) -> None:
+def _insert_reservation(database: Database, row: dict[str, Any], documents: Sequence[CompressedDocument]) -> None:
     if not database.execute(_INSERT_RESERVATION, row).rowcount:
         message = f"the call {row['id']} is already recorded; each call needs its own id"
         raise MalformedDataError(message)
+    for document in documents:
+        put_evidence(database, document, row["scope"])
 
 
 def _settlement_row(call: str, settlement: CallSettlement, answer: CompressedDocument | None) -> dict[str, Any]:

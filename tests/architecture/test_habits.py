@@ -55,7 +55,7 @@ OWNERS = {
     "httpx": ("bot.net",),
     "websockets": ("bot.net.websocket", "bot.testing", "bot.simulator"),
     # The supervisor is told about life and readiness over a local socket.
-    "socket": ("bot.net.web", "bot.daemon", "bot.simulator.network"),
+    "socket": ("bot.net.web", "bot.net.pooled_session", "bot.daemon", "bot.simulator.network"),
     # Environment variables are read and checked once.
     # One provider's library takes two switches from the environment, which must be set before it is imported.
     "os.environ": ("bot.config", "plugins.models"),

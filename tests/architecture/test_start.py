@@ -8,7 +8,7 @@ import pytest
 from pytest_socket import SocketConnectBlockedError
 
 # Each takes between 0.1 s and several seconds to load; most commands need none of them.
-HEAVY = ("apscheduler", "httpx", "litellm", "numpy", "scipy", "sqlite_utils", "websockets")
+HEAVY = ("aiohttp", "apscheduler", "httpx", "litellm", "numpy", "scipy", "sqlite_utils", "websockets")
 
 LOADED = "import sys, {module}; print(*sorted(sys.modules))"
 # Commands that people and scripts run often: with half a second in all, their imports may take little of it.

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from bot.testing.loopback_server import ReceivedRequest, ScriptedResponse
-from tests.plugins.kalshi.fake_exchange import PREFIX, FakeKalshiExchange, not_found, refusal, reply
+from tests.plugins.kalshi.fake_exchange import PREFIX, FakeKalshiExchange, bad_parameters, not_found, refusal, reply
 
 KEY_ID = "00000000-0000-4000-8000-00000000000a"
 # Made once: making a key is slow.
@@ -26,7 +26,28 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 ORDERS = f"{PREFIX}/portfolio/events/orders"
 WINDOW_MS = 10_000
 REQUIRED = {"ticker", "side", "count", "price", "time_in_force", "self_trade_prevention_type"}
+# Parameters of lists of the account; others are refused, which is stricter than the venue.
+LIST_PARAMETERS = {
+    "positions": {"limit", "cursor", "count_filter", "ticker", "event_ticker"},
+    "orders": {"limit", "cursor", "ticker", "event_ticker", "status", "min_ts", "max_ts"},
+    "fills": {"limit", "cursor", "ticker", "order_id", "min_ts", "max_ts"},
+}
 OPTIONAL = {"client_order_id", "post_only", "reduce_only", "cancel_order_on_pause", "expiration_time"}
+
+
+FLAGS = ("post_only", "reduce_only", "cancel_order_on_pause")
+
+
+def flat_refusal(details: str) -> ScriptedResponse:
+    """An error in the flat form of a body that cannot be decoded."""
+    return reply({"code": "bad_request", "message": "bad request", "details": details}, 400)
+
+
+def is_on_price_grid(text: str, market: dict[str, Any]) -> bool:
+    """Say whether a market takes a price of YES, by its ranges."""
+    price = Decimal(text)
+    rows = [[Decimal(row[name]) for name in ("start", "end", "step")] for row in market["price_ranges"]]
+    return 0 < price < 1 and any(start <= price <= end and (price - start) % step == 0 for start, end, step in rows)
 
 
 def key_text(form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8) -> bytes:
@@ -42,6 +63,7 @@ class FakeKalshiAccount:
     cash: Decimal = Decimal(1000)
     lag: int = 0
     is_paused: bool = False
+    is_exchange_paused: bool = False
     orders: list[dict[str, Any]] = field(default_factory=list)
     fills: list[dict[str, Any]] = field(default_factory=list)
     positions: dict[str, Decimal] = field(default_factory=dict)
@@ -80,32 +102,37 @@ class FakeKalshiAccount:
         if not stamp.isdigit() or abs(int(stamp) - self.now().timestamp() * 1000) > WINDOW_MS:
             return refusal(401, "header_timestamp_expired")
         pss = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=32)
-        signature = base64.b64decode(headers["kalshi-access-signature"])
         try:
+            signature = base64.b64decode(headers["kalshi-access-signature"], validate=True)
             text = f"{stamp}{request.method}{path}".encode()
             KEY.public_key().verify(signature, text, pss, hashes.SHA256())
-        except InvalidSignature:
+        except (InvalidSignature, ValueError):
             return refusal(401, "authentication_error", details="INCORRECT_API_KEY_SIGNATURE")
         return None
 
-    def _order(self, request: ReceivedRequest) -> ScriptedResponse:
-        body = json.loads(request.body)
+    def _order(self, request: ReceivedRequest) -> ScriptedResponse:  # noqa: PLR0911 - one for each refusal
+        try:
+            body = json.loads(request.body)
+        except ValueError:
+            return flat_refusal("invalid character")
         self.bodies.append(body)
         if (refused := self._body_refusal(request, body)) is not None:
             return refused
         client_id = body["client_order_id"]
         if client_id in self.used_ids:
             return refusal(409, "order_already_exists")
-        if self.is_paused:
-            return refusal(409, "trading_is_paused")
+        if self.is_exchange_paused or self.is_paused:
+            return refusal(409, "exchange_is_paused" if self.is_exchange_paused else "trading_is_paused")
         market = self.exchange.market(body["ticker"])
-        if market["status"] != "active":
+        if market["status"] != "active" or datetime.fromisoformat(market["close_time"]) <= self.now():
             return refusal(409, "MARKET_INACTIVE")
         count, price = Decimal(body["count"]), Decimal(body["price"])
         taken = self._match(body["ticker"], body["side"], count, price, reduce_only=body.get("reduce_only", False))
         cost = sum((size * (p if body["side"] == "bid" else 1 - p) + fee for p, size, fee in taken), Decimal(0))
         opens = not body.get("reduce_only", False)
-        if opens and cost > self.cash:
+        # Money on another shard does not count.
+        cash = self.cash if market["exchange_index"] == 0 else Decimal(0)
+        if opens and cost > cash:
             return refusal(400, "insufficient_balance")
         self.used_ids.add(client_id)
         order = self._record(body["ticker"], body["side"], count, price, client_id)
@@ -122,24 +149,34 @@ class FakeKalshiAccount:
             201,
         )
 
-    def _body_refusal(self, request: ReceivedRequest, body: dict[str, Any]) -> ScriptedResponse | None:
+    def _body_refusal(self, request: ReceivedRequest, body: dict[str, Any]) -> ScriptedResponse | None:  # noqa: PLR0911 - one for each refusal
         if "application/json" not in request.headers.get("content-type", ""):
             return refusal(400, "invalid_content_type")
         is_known = REQUIRED <= body.keys() <= REQUIRED | OPTIONAL
         if not is_known or not isinstance(body["count"], str) or not isinstance(body["price"], str):
-            return reply({"code": "bad_request", "message": "bad request", "details": "cannot unmarshal number"}, 400)
-        if "." in body.get("client_order_id", "."):
+            return flat_refusal("cannot unmarshal number")
+        if not all(isinstance(body.get(name, False), bool) for name in FLAGS):
+            return flat_refusal("cannot unmarshal into a field of type bool")
+        if not re.fullmatch(r"[A-Za-z0-9_:+=/-]{1,64}", str(body.get("client_order_id", ""))):
             return refusal(400, "invalid_parameters")
+        if not self.exchange.has_market(body["ticker"]):
+            return not_found()
         if not re.fullmatch(r"\d+(\.\d{1,2})?", body["count"]) or Decimal(body["count"]) <= 0:
             return refusal(400, "invalid_order")
         if (
             body["time_in_force"] != "immediate_or_cancel"
             or "expiration_time" in body
             or body["side"] not in {"bid", "ask"}
+            or body["self_trade_prevention_type"] not in {"taker_at_cross", "maker"}
         ):
             return refusal(400, "invalid_order")
-        price = Decimal(body["price"])
-        return None if 0 < price < 1 and price % Decimal("0.01") == 0 else refusal(400, "invalid_price")
+        if not re.fullmatch(r"0\.\d{2,4}", body["price"]):
+            return refusal(400, "invalid_price")
+        return (
+            None
+            if is_on_price_grid(body["price"], self.exchange.market(body["ticker"]))
+            else refusal(400, "invalid_price")
+        )
 
     def _match(
         self, ticker: str, side: str, count: Decimal, price: Decimal, *, reduce_only: bool
@@ -204,6 +241,8 @@ class FakeKalshiAccount:
         }
 
     def _cancel(self, name: str, asked: dict[str, str]) -> ScriptedResponse:
+        if self.is_exchange_paused:
+            return refusal(409, "exchange_is_paused")
         for order in self.orders:
             if (
                 order["order_id"] == name
@@ -215,6 +254,8 @@ class FakeKalshiAccount:
         return not_found()
 
     def _read(self, path: str, asked: dict[str, str]) -> ScriptedResponse:
+        if bad := bad_parameters(asked, LIST_PARAMETERS.get(path, set()), 1000):
+            return bad
         match path:
             case "balance":
                 # The whole balance is in cents; the parts are dollars, and another shard has money that does not count.

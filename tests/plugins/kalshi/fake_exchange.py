@@ -25,6 +25,8 @@ EVENT_PARAMETERS = {
 }
 MARKET_PARAMETERS = {"limit", "cursor", "event_ticker", "series_ticker", "tickers", "status", "mve_filter"}
 OPEN = {"active"}
+# The words of the filter differ from those of the field: open is active.
+EVENT_STATUSES = {"unopened", "open", "closed", "settled"}
 
 
 @dataclass(slots=True)
@@ -55,6 +57,9 @@ class FakeKalshiExchange:
 
     def market(self, ticker: str) -> dict[str, Any]:
         return next(one for one in self._markets() if one["ticker"] == ticker)
+
+    def has_market(self, ticker: str) -> bool:
+        return any(one["ticker"] == ticker for one in self._markets())
 
     def queries(self, path: str) -> list[dict[str, list[str]]]:
         """The parameters of all requests to a path."""
@@ -111,7 +116,7 @@ class FakeKalshiExchange:
         return None
 
     def _page_of_events(self, asked: dict[str, str]) -> Any:
-        if bad := bad_parameters(asked, EVENT_PARAMETERS, 200):
+        if bad := bad_parameters(asked, EVENT_PARAMETERS, 200, EVENT_STATUSES):
             return bad
         found = [
             one
@@ -124,7 +129,7 @@ class FakeKalshiExchange:
         return self._page("events", found, asked, int(asked.get("limit", "200")))
 
     def _page_of_markets(self, asked: dict[str, str]) -> Any:
-        if bad := bad_parameters(asked, MARKET_PARAMETERS, 1000):
+        if bad := bad_parameters(asked, MARKET_PARAMETERS, 1000, {*EVENT_STATUSES, "paused"}):
             return bad
         wanted = asked.get("tickers", "").split(",") if "tickers" in asked else None
         found = [one for one in self._markets() if wanted is None or one["ticker"] in wanted]
@@ -158,8 +163,12 @@ def not_found() -> ScriptedResponse:
     return refusal(404, "not_found")
 
 
-def bad_parameters(asked: dict[str, str], known: set[str], most: int) -> ScriptedResponse | None:
-    """Refuse a limit that is too high; unknown parameters too, which is stricter than the venue."""
-    if not asked.keys() <= known or not 1 <= int(asked.get("limit", "1")) <= most:
+def bad_parameters(
+    asked: dict[str, str], known: set[str], most: int, statuses: set[str] | None = None
+) -> ScriptedResponse | None:
+    """Refuse a bad limit, and a status that is none; unknown parameters too, which is stricter than the venue."""
+    limit = asked.get("limit", "1")
+    is_status = statuses is None or asked.get("status", "open") in statuses
+    if not asked.keys() <= known or not limit.isdigit() or not 1 <= int(limit) <= most or not is_status:
         return reply({"msg": "Parameter validation failed"}, 400)
     return None

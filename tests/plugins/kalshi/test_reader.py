@@ -294,6 +294,7 @@ def test_no_other_host_than_the_test_host_is_accepted() -> None:
 
 
 def test_the_double_refuses_a_limit_that_the_venue_refuses() -> None:
-    for path in ("markets?limit=1001", "events?limit=201", "events?nonsense=1"):
+    refused = ("markets?limit=1001", "events?limit=201", "events?nonsense=1", "events?status=active", "markets?limit=x")
+    for path in refused:
         request = ReceivedRequest(method="GET", path=f"{PREFIX}/{path}", headers={}, body=b"")
         assert FakeKalshiExchange().answer(request).status == 400

@@ -64,7 +64,7 @@ class FeedRecorder:
 
     async def settle(self) -> None:
         """Let both sides say what they have to say: answers over HTTP come after what the socket said before."""
-        for _ in range(3):
+        for _ in range(8):
             await self.http.get(self.time_url, max_bytes=1000)
 
     async def until(self, price: float) -> int:

@@ -198,6 +198,15 @@ def test_a_fault_in_the_configuration_fails_with_its_key(config: Path, text: str
     assert word in failed[0].found
 
 
+def test_fewer_connections_than_requests_are_a_warning_with_the_setting(config: Path) -> None:
+    config.write_text("[llm.providers.litellm]\nconcurrency = 30\n[http]\nconnections = 20")
+    found = _findings(config)["connections"]
+    assert found.verdict is CheckVerdict.WARN
+    assert "allowed 30 requests" in found.found
+    config.write_text("[llm.providers.litellm]\nconcurrency = 30\n[http]\nconnections = 30")
+    assert _findings(config)["connections"].verdict is CheckVerdict.OK
+
+
 MODELS = """
 plugins = ["forecastbench", "blf", "openai_compatible", "searxng"]
 

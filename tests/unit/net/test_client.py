@@ -356,6 +356,23 @@ async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
     assert len(server.heads) == 3
 
 
+async def test_a_read_whose_kept_connection_breaks_is_sent_once_for_each_attempt() -> None:
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        await reply(200, b"x", Connection="keep-alive")(writer)
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening, reading(attempts=1) as http:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        await http.get(url, max_bytes=1)
+        with pytest.raises(ServiceUnavailableError, match="dropped the connection"):
+            await http.get(url, max_bytes=1)
+    assert len(heads) == 2
+
+
 async def test_connections_that_nobody_uses_are_given_back() -> None:
     held, most, news = 0, 0, asyncio.Event()
 
@@ -399,7 +416,7 @@ def test_what_comes_over_the_wire_is_bounded_before_it_is_unpacked() -> None:
 
 
 def test_the_library_is_loaded_by_the_first_request_only() -> None:
-    script = "import sys, bot.net.client; sys.exit('httpx' in sys.modules or 'numpy' in sys.modules)"
+    script = "import sys, bot.net.client; sys.exit('aiohttp' in sys.modules or 'numpy' in sys.modules)"
     assert run([sys.executable, "-c", script], check=False).returncode == 0
 
 

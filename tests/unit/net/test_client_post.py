@@ -6,6 +6,7 @@ import json
 from types import NoneType
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import (
@@ -247,6 +248,29 @@ async def test_connections_are_bounded_and_the_rest_waits() -> None:
     assert (await at_once(20, connections=6)).most_in_flight == 6
 
 
+async def test_a_request_that_got_no_connection_in_time_names_the_setting() -> None:
+    never = ScriptedResponse(ending=ResponseEnding.NEVER)
+    async with LoopbackServer(lambda _: never) as server, reading(connections=1) as http:
+        first = asyncio.ensure_future(http.post(server.address, {}, max_bytes=1))
+        await server.wait_until(lambda: server.in_flight == 1)
+        with capture_logs() as logged:
+            asked = [http.post(server.address, {}, max_bytes=1, deadline_s=0.05) for _ in range(2)]
+            errors = await asyncio.gather(*asked, return_exceptions=True)
+        first.cancel()
+    assert all("one of 1 connections; raise connections in" in str(error) for error in errors)
+    assert [error.__cause__ for error in errors if isinstance(error, ServiceUnavailableError)] == [None, None]
+    assert [(one["log_level"], one["limit"]) for one in logged] == [("warning", 1)]
+    assert server.received == 1
+
+
+async def test_a_question_of_several_megabytes_arrives_whole() -> None:
+    async with (
+        LoopbackServer(lambda sent: ScriptedResponse(body=str(len(sent.body)).encode())) as server,
+        reading() as http,
+    ):
+        assert await http.post(server.address, "x" * 3_000_000, max_bytes=100) == b"3000002"
+
+
 async def test_one_after_another_needs_one_connection() -> None:
     async with LoopbackServer(lambda _: ScriptedResponse(body=b"x")) as server, reading() as http:
         for _ in range(5):
@@ -261,7 +285,7 @@ async def test_connections_of_a_crowd_are_used_again() -> None:
     assert server.connections <= 20
 
 
-async def test_a_connection_to_another_host_makes_room() -> None:
+async def test_an_idle_connection_to_another_host_takes_no_room_and_is_used_again() -> None:
     async with (
         LoopbackServer(lambda _: ScriptedResponse(body=b"1")) as one,
         LoopbackServer(lambda _: ScriptedResponse(body=b"2")) as other,
@@ -270,8 +294,7 @@ async def test_a_connection_to_another_host_makes_room() -> None:
         for _ in range(2):
             assert await http.post(one.address, {}, max_bytes=1) == b"1"
             assert await http.post(other.address, {}, max_bytes=1) == b"2"
-        await other.wait_until(lambda: other.connections == 2)
-        assert one.connections == 2
+    assert (one.connections, other.connections) == (1, 1)
 
 
 @pytest.mark.parametrize("headers", [{"X-Key": "clé-secret"}, {"X-Ké": "plain"}])

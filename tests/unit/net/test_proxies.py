@@ -218,10 +218,10 @@ async def test_a_write_was_not_sent_where_the_proxy_is_down() -> None:
 
 async def test_a_write_was_not_sent_where_the_proxy_answers_nothing() -> None:
     async with serving_proxy(ProxyServer({}, silent=True)) as proxy:
-        error = await write_failure(ProxySettings(url=f"http://{proxy.address}"), deadline_s=0.3)
+        error = await write_failure(ProxySettings(url=f"http://{proxy.address}"), deadline_s=1.0)
     assert proxy.requests == [("CONNECT", f"{HOST}:443")]
     assert isinstance(error, RequestRejectedError)
-    assert str(error).endswith("no slot of the rate limits or no connection within 0.3 s; nothing was sent")
+    assert str(error).endswith("no slot of the rate limits or no connection within 1 s; nothing was sent")
 
 
 async def test_a_write_was_not_sent_where_the_end_of_the_tunnel_has_no_certificate() -> None:
