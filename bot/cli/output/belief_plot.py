@@ -220,7 +220,7 @@ def _curve_quantiles(curve: CurvePrediction, shape: CurveShape) -> tuple[float, 
 FILE_FORMATS = {".svg": "svg", ".png": "png"}
 
 
-INSTALL_COMMAND = "pip install 'foxcast[report]'"
+INSTALL_COMMAND = "make plots (in a copy of the repository), else pip install 'foxcast[plots]'"
 
 
 # Distinct for most kinds of colour blindness. Source: M. A. Petroff, arXiv 2107.02270, ten colours.

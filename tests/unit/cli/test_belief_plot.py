@@ -207,7 +207,7 @@ def test_another_kind_of_file_is_refused(name: str) -> None:
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match=r"pip install 'foxcast\[report\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'foxcast\[plots\]'"):
         require_plot_file(Path("plot.svg"))
 
 
