@@ -230,11 +230,11 @@ def book_sale(database: Database, change: PositionChange) -> None:
     book_movement(database, LedgerMovement(kind=MovementKind.FILL, at=change.at, postings=lines, ticket=change.ticket))
 
 
-def redeem_pairs(database: Database, contract: str, at: datetime, ticket: int | None) -> int:
-    """Redeem pairs of both legs that no open sale reserves, 1 per pair; return the millionths of pairs."""
+def redeem_pairs(database: Database, contract: str, at: datetime, ticket: int | None) -> None:
+    """Redeem pairs of both legs that no open sale reserves, 1 per pair."""
     pairs = min(free_shares(database, contract, leg.value) for leg in ContractSide)
     if pairs <= 0:
-        return 0
+        return
     stock = [_sold_stock_posting(database, contract, leg.value, pairs) for leg in ContractSide]
     gain = -pairs - sum(line.amount for line in stock)
     lines = (
@@ -243,7 +243,6 @@ def redeem_pairs(database: Database, contract: str, at: datetime, ticket: int | 
         LedgerPosting(account=PostingAccount.GAIN, amount=gain, contract=contract),
     )
     book_movement(database, LedgerMovement(kind=MovementKind.PAIRS, at=at, postings=lines, ticket=ticket))
-    return pairs
 
 
 def read_positions(database: Database) -> tuple[Position, ...]:

@@ -137,7 +137,7 @@ def accept_order(database: Database, sealed_order: SealedPaperOrder, tag: str, a
         return known
     order = sealed_order.order
     _cancel_named_orders(database, order, at)
-    reserved = to_millionths_rounded_up(order.cost) if order.side is OrderSide.BUY else 0
+    reserved = to_millionths_rounded_up(order.cost)  # 0 for a sale
     held = to_millionths(order.shares) if order.side is OrderSide.SELL else 0
     why = _shortfall(database, order, reserved, held)
     values = {
@@ -149,8 +149,8 @@ def accept_order(database: Database, sealed_order: SealedPaperOrder, tag: str, a
         "event": sanitize_text(sealed_order.event),
         "contract": sanitize_text(order.contract),
         "body": ORDER_SERIALIZER.encode(order),
-        "reserved": 0 if why else reserved,
-        "held": 0 if why else held,
+        "reserved": reserved,
+        "held": held,
         "sealed_at": format_timestamp(sealed_order.sealed_at),
         "expires_at": format_timestamp(sealed_order.expires_at),
     }
@@ -294,7 +294,7 @@ def _book_fill(database: Database, paper_order: PaperOrder, fill: PaperFill, at:
     if buying and paper_order.reserved < -cash <= paper_order.reserved + ROUNDING_SLACK:
         cash = -paper_order.reserved
     _require_within_order(paper_order, fill, shares, cash)
-    held = 0 if buying else min(shares, paper_order.held_shares)
+    held = min(shares, paper_order.held_shares)  # 0 for a purchase
     shares = shares if buying else held
     database.execute(_RELEASE_RESERVED, {"seq": paper_order.seq, "reserved": -cash if buying else 0, "held": held})
     row: dict[str, Any] = {
