@@ -8,6 +8,7 @@ import errno
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from contextvars import ContextVar
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple
@@ -69,6 +70,7 @@ class NetworkEventLoop(VirtualEventLoop):
         super().__init__(lambda: pending_writes(self) > 0, in_step=True)
         self._open: dict[str, list[asyncio.Transport]] = {}
         self._gone: set[str] = set()
+        self._connected: dict[socket.socket, socket.socket] = {}
         self.servers: dict[tuple[str, int], ProtocolFactory] = {}
         self.refused_connections: list[tuple[str, int]] = []
         self._ports: Iterator[int] = count(_FIRST_PORT)
@@ -124,25 +126,47 @@ class NetworkEventLoop(VirtualEventLoop):
         **options: Any,  # noqa: ANN401 - those of asyncio
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """Connect to a server of this network; raises ConnectionRefusedError where there is none."""
-        if sock is not None:
+        if sock is not None and sock not in self._connected:
             return await super().create_connection(protocol_factory, sock=sock, **options)
-        name, life = (str(host), int(port or 0)), CURRENT_PROCESS.get()
+        life = CURRENT_PROCESS.get()
+        if sock is not None:
+            near = self._connected.pop(sock)
+            sock.close()
+        else:
+            near = await self._connect(str(host), int(port or 0), has_tls=bool(options.get("ssl")))
+        made = await super().create_connection(protocol_factory, sock=near)
+        others = [transport for transport in self._open.get(life, ()) if not transport.is_closing()]
+        self._open[life] = [*others, made[0]]
+        return made
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:  # noqa: ANN401 - as asyncio has it
+        """Connect as ``create_connection`` does, for clients that make their own sockets."""
+        self._connected[sock] = await self._connect(address[0], address[1])
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:  # noqa: ANN401 - as asyncio has it
+        """Return a numeric address unchanged; no other name is known here."""
+        with suppress(socket.gaierror):
+            numeric = socket.AI_NUMERICHOST | int(options.pop("flags", 0))
+            return socket.getaddrinfo(host, port, flags=numeric, **options)
+        self.refused_connections.append((str(host), int(port or 0)))
+        raise socket.gaierror(socket.EAI_NONAME, f"{host} is no address of this network")
+
+    async def _connect(self, host: str, port: int, *, has_tls: bool = False) -> socket.socket:
+        """Return the near end of a connection to a server."""
+        life = CURRENT_PROCESS.get()
         if life in self._gone:
             message = f"{life} is over"
             raise ConnectionRefusedError(message)
-        server = self.servers.get(name)
-        if server is None or options.get("ssl"):
-            self.refused_connections.append(name)
-            message = f"no server listens at {name[0]}:{name[1]}"
+        server = self.servers.get((host, port))
+        if server is None or has_tls:
+            self.refused_connections.append((host, port))
+            message = f"no server listens at {host}:{port}"
             raise ConnectionRefusedError(message)
         near, far = socket.socketpair()
         near.setblocking(False)  # noqa: FBT003 - the parameter has no name
         far.setblocking(False)  # noqa: FBT003 - as above
         await self.connect_accepted_socket(server, far)
-        made = await super().create_connection(protocol_factory, sock=near)
-        others = [transport for transport in self._open.get(life, ()) if not transport.is_closing()]
-        self._open[life] = [*others, made[0]]
-        return made
+        return near
 
     async def subprocess_exec(  # type: ignore[override] # as above
         self,

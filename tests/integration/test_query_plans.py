@@ -31,7 +31,14 @@ LARGE = (
     *("step", "recording", "bundle", "evidence_document"),
 )
 # Indexes of the few rows that are under way.
-SMALL_INDEXES = ("schedule_leased", "schedule_window", "prediction_unscored", "forecast_running", "forecast_undecided")
+SMALL_INDEXES = (
+    "schedule_leased",
+    "schedule_window",
+    "prediction_unscored",
+    "forecast_running",
+    "forecast_undecided",
+    "model_call_reserved",
+)
 COMMANDS: Sequence[tuple[str, ...]] = (
     ("status",),
     ("doctor",),

@@ -106,16 +106,31 @@ class LoopbackEventLoop(VirtualEventLoop):
         **options: Any,  # noqa: ANN401 - those of asyncio
     ) -> tuple[asyncio.Transport, Any]:
         """Connect to a server of this machine; raises ConnectionRefusedError for any other."""
-        if host is not None and host not in _LOOPBACK_HOSTS:
-            message = f"the demo connects to no other machine, and was asked to reach {host}:{port}"
-            raise ConnectionRefusedError(message)
+        if host is not None:
+            _require_loopback(host)
         return await super().create_connection(protocol_factory, host, port, **options)
+
+    async def sock_connect(self, sock: Any, address: Any) -> None:  # noqa: ANN401 - as asyncio has it
+        """Connect as ``create_connection`` does, for clients that make their own sockets."""
+        _require_loopback(address[0])
+        await super().sock_connect(sock, address)
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:  # noqa: ANN401 - as asyncio has it
+        """Look up a name of this machine; raises ConnectionRefusedError for any other, without asking for it."""
+        _require_loopback(host)
+        return await super().getaddrinfo(host, port, **options)
 
     def _notify_watcher(self, _: int) -> None:
         now_s = self._real.monotonic()
         if now_s - self._notified_s >= _WATCH_INTERVAL_S:
             self._notified_s = now_s
             self.watcher()
+
+
+def _require_loopback(host: object) -> None:
+    if host not in _LOOPBACK_HOSTS:
+        message = f"the demo connects to no other machine, and was asked to reach {host}"
+        raise ConnectionRefusedError(message)
 
 
 # How much longer it may take where nothing is scored yet.
