@@ -56,7 +56,7 @@ async def test_the_fee_of_a_sale_is_taken_from_its_proceeds(tmp_path: Path) -> N
         assert await paper.cash() == pytest.approx(100.0 - 4.1 + 5.9)
     report = await read_book_report(tmp_path / PAPER_BOOK_FILE, at=START)
     assert report is not None
-    assert (report.realised, report.fees) == (pytest.approx(1.8), pytest.approx(0.2))
+    assert [report.realised, report.fees] == pytest.approx([1.8, 0.2])
 
 
 @pytest.mark.parametrize(("fee", "cash"), [(0.0, -10.0), (0.00002, -10.0), (0.000021, None)])
