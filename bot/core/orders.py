@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json, require_timezone
+
+# Terms of orders as they were stored, and the fields that they are now.
+STORED_TERMS = {"amount": "stake", "cancel": "cancels"}
 
 
 class OrderSide(StrEnum):
@@ -36,10 +40,12 @@ class Order:
     ``contract`` is what the venue trades (a market, an answer, a token) under its own name; ``option`` is the option of
     the question that it represents, "" for a question without options. ``expected`` is the average price by the order
     book at planning, ``fees`` is added to it, and ``edge`` is the expected gain of a share under the belief after both.
-    ``cost`` of a sale is 0. ``terms`` is further data for the writer of the venue, documented by its plugin.
-    ``closing`` is the reason why a position is closed regardless of the forecast: a person or a policy asked for it; ""
-    for all other orders. Raises ValueError for a price outside (0, 1), for amounts that are not finite and positive,
-    and for a purchase that closes.
+    ``cost`` of a sale is 0. ``stake`` is the money that a purchase spends where the venue sells for a stake: then it is
+    filled once that is spent, however many shares it buys. ``cancels`` are the ids of own open orders that must be
+    cancelled first. ``terms`` is further data for the writer of the venue, documented by its plugin. ``closing`` is the
+    reason why a position is closed regardless of the forecast: a person or a policy asked for it; "" for all other
+    orders. Raises ValueError for a price outside (0, 1), for amounts that are not finite and positive, for a purchase
+    that closes, and for terms under the name of a field.
     """
 
     contract: str
@@ -55,9 +61,15 @@ class Order:
     edge: float = 0.0
     terms: Mapping[str, Json] = field(default_factory=dict)
     closing: str = ""
+    stake: float | None = None
+    cancels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check prices and amounts, and freeze the terms."""
+        if known := sorted(STORED_TERMS.keys() & self.terms.keys()):
+            fields = ", ".join(f"terms[{name!r}] is Order.{STORED_TERMS[name]}" for name in known)
+            message = f"an order on {self.contract}: {fields}; the engine does not read it from terms"
+            raise ValueError(message)
         if self.closing and self.side is OrderSide.BUY:
             message = f"an order on {self.contract} buys, so it closes no position"
             raise ValueError(message)
@@ -65,12 +77,24 @@ class Order:
             if not 0.0 < getattr(self, name) < 1.0:
                 message = f"{name} {getattr(self, name)} of an order on {self.contract} is outside (0, 1)"
                 raise ValueError(message)
-        for name in ("shares", "cost", "fees"):
+        stake = () if self.stake is None else ("stake",)
+        for name in ("shares", "cost", "fees", *stake):
             value = getattr(self, name)
-            if not math.isfinite(value) or value < 0.0 or (name == "shares" and value == 0.0):
+            if not math.isfinite(value) or value < 0.0 or (name in {"shares", "stake"} and value == 0.0):
                 message = f"{name} {value} of an order on {self.contract} is not a valid amount"
                 raise ValueError(message)
         object.__setattr__(self, "terms", MappingProxyType(dict(self.terms)))
+        object.__setattr__(self, "cancels", tuple(self.cancels))
+
+    @staticmethod
+    def upgrade_stored(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the fields of a stored order; until November 2026 its stake and cancels were in its terms."""
+        terms = stored.get("terms")
+        if not isinstance(terms, Mapping) or not STORED_TERMS.keys() & terms.keys():
+            return stored
+        moved = {STORED_TERMS[name]: terms[name] for name in STORED_TERMS if terms.get(name)}
+        rest = {name: value for name, value in terms.items() if name not in STORED_TERMS}
+        return {**stored, **moved, "terms": rest}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,14 @@ class SizedOrder:
         """Whether it bets on YES: buying NO and selling YES are the same for a book of YES, and bet on NO."""
         return (self.side is OrderSide.BUY) is (self.leg is ContractSide.YES)
 
-    def to_order(self, market: ContractMarket, *, currency: str, terms: Mapping[str, Json] | None = None) -> Order:
+    def to_order(
+        self,
+        market: ContractMarket,
+        *,
+        currency: str,
+        terms: Mapping[str, Json] | None = None,
+        cancels: tuple[str, ...] = (),
+    ) -> Order:
         """Return the order on that contract."""
         return Order(
             contract=market.contract,
@@ -125,6 +132,7 @@ class SizedOrder:
             fees=float(self.fee),
             edge=float(self.edge),
             terms=terms or {},
+            cancels=cancels,
         )
 
 

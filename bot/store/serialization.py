@@ -138,7 +138,9 @@ def _record_encoder(kind: Any) -> ValueConverter:  # noqa: ANN401 - a dataclass
 
 def _record_decoder(kind: Any) -> ValueConverter:  # noqa: ANN401 - a dataclass
     readers = {field.name: plain_decoder(hint) for field, hint in _typed_fields(kind)}
-    return lambda plain: kind(**{name: readers[name](part) for name, part in plain.items() if name != "kind"})
+    # A class whose stored form has changed reads the old one.
+    upgrade = getattr(kind, "upgrade_stored", _identity)
+    return lambda plain: kind(**{name: readers[name](part) for name, part in upgrade(plain).items() if name != "kind"})
 
 
 def _union_encoder(members: tuple[Any, ...]) -> ValueConverter:

@@ -134,15 +134,13 @@ class OrderRow:
     def is_filled(self) -> bool:
         """Whether an order is completely filled, by its shares or by its cost.
 
-        A purchase for a stake (``amount`` in its terms) is filled once the stake is spent: at better prices it buys
-        more shares than planned.
+        A purchase for a stake is filled once the stake is spent: at better prices it buys more shares than planned.
         """
         order = self.row.intent.order
         if order is None or not self.fills:
             return False
-        stake = order.terms.get("amount") if order.side is OrderSide.BUY else None
-        if isinstance(stake, int | float):
-            return -self.cash - self.fees >= stake - _ROUNDING_TOLERANCE
+        if order.stake is not None and order.side is OrderSide.BUY:
+            return -self.cash - self.fees >= order.stake - _ROUNDING_TOLERANCE
         spent = order.side is OrderSide.BUY and -self.cash >= order.cost - _ROUNDING_TOLERANCE
         return spent or self.filled >= order.shares - _ROUNDING_TOLERANCE
 

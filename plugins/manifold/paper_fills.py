@@ -51,11 +51,11 @@ class ManifoldPaperBet:
     def from_order(cls, order: Order, *, expires_at: datetime | None = None) -> "ManifoldPaperBet":
         """Parse an order of the planner; raises MalformedDataError for any other."""
         terms = order.terms
-        amount, limit, answer = terms.get("amount"), terms.get("limit_prob"), terms.get("answer", WHOLE_MARKET)
-        if not isinstance(amount, int | float) or not isinstance(limit, str) or not isinstance(answer, str):
-            message = f"an order on {order.contract} without amount and limit_prob is not of this venue"
+        limit, answer = terms.get("limit_prob"), terms.get("answer", WHOLE_MARKET)
+        if order.stake is None or not isinstance(limit, str) or not isinstance(answer, str):
+            message = f"an order on {order.contract} without stake and limit_prob is not of this venue"
             raise MalformedDataError(message)
-        return cls(answer=answer, leg=order.leg, stake=float(amount), limit=float(limit), expires_at=expires_at)
+        return cls(answer=answer, leg=order.leg, stake=order.stake, limit=float(limit), expires_at=expires_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

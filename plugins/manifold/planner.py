@@ -4,11 +4,10 @@ Uses of ``Question.facts``: ``market``, the id of the market, and ``answer``, th
 about one only. Options of a choice are the names of ``state.option_names``.
 
 ``Order.contract`` is the market's id, or ``market/answer``; prices of the order are those of a share of its leg, while
-``terms`` have the venue's form: ``market``, ``answer`` ("" for none), ``amount`` (mana, with cents), ``limit_prob``
-(P(YES), as decimal text), ``type`` (the market's outcome type) and ``cancel`` (own open orders on the other side, to be
-cancelled first). ``shares`` is what the stake buys on the market as it was read; the venue bounds only the stake.
-Shares held against the belief are sold before anything is bought (``sales``); such an order has neither ``amount`` nor
-``limit_prob``. Source: docs/facts/manifold.md#sizing.
+``terms`` have the venue's form: ``market``, ``answer`` ("" for none), ``limit_prob`` (P(YES), as decimal text) and
+``type`` (the market's outcome type). ``shares`` is what the stake (mana, with cents) buys on the market as it was read;
+the venue bounds only the stake. Shares held against the belief are sold before anything is bought (``sales``); such an
+order has neither ``stake`` nor ``limit_prob``. Source: docs/facts/manifold.md#sizing.
 """
 
 import asyncio
@@ -304,11 +303,11 @@ class _ProposalSizer:
             terms={
                 "market": self.state.market,
                 "answer": bet.answer,
-                "amount": float(amount),
                 "limit_prob": str(limit),
                 "type": self.state.outcome_type,
-                "cancel": list(against),
             },
+            stake=float(amount),
+            cancels=tuple(against),
         )
 
     def _option(self, answer: str) -> str:
@@ -325,6 +324,5 @@ def _describe_order(order: Order) -> str:
     if order.side is OrderSide.SELL:
         brings = order.shares * order.expected
         return f"sell {order.shares:.2f} {order.leg}{of_option} at {order.expected:.3f}, which brings {brings:.2f}"
-    amount, limit = order.terms["amount"], order.terms["limit_prob"]
-    price = f"at {order.expected:.3f}, P(YES) to {limit}"
-    return f"{amount} on {order.leg}{of_option} {price}, edge {order.edge:.3f} per share"
+    price = f"at {order.expected:.3f}, P(YES) to {order.terms['limit_prob']}"
+    return f"{order.stake} on {order.leg}{of_option} {price}, edge {order.edge:.3f} per share"

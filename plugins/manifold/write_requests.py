@@ -109,7 +109,10 @@ def seal_bet(intent: Intent, order: Order, *, made_ms: int, expires_ms: int) -> 
     """Return the request of a purchase, a limit order with an expiry. Raises RequestRejectedError if it is invalid."""
     market, answer = split_contract(order.contract)
     limit = _limit_probability(order)
-    amount = _required_number(order, "amount")
+    amount = order.stake
+    if amount is None:
+        message = f"an order on {order.contract} without a stake"
+        raise RequestRejectedError(message)
     if amount < MIN_STAKE or amount > order.cost + _TOLERANCE:
         message = f"a stake of {amount} is invalid for an order that may cost {order.cost}"
         raise RequestRejectedError(message)
@@ -260,14 +263,6 @@ def _limit_probability(order: Order) -> Decimal:
         message = f"the limit {limit} is not the {expected_limit:.4f} that was decided on"
         raise RequestRejectedError(message)
     return limit
-
-
-def _required_number(order: Order, name: str) -> float:
-    value = order.terms.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        message = f"an order on {order.contract} without {name}"
-        raise RequestRejectedError(message)
-    return float(value)
 
 
 def _is_close(one: float | None, other: float) -> bool:

@@ -284,11 +284,9 @@ class ManifoldWriter:
 
     async def _clear_own_orders(self, order: Order, task: _WriteTask) -> str | None:
         """Cancel own orders that a bet would meet; return why it must not be placed, or None."""
-        named = order.terms.get("cancel")
-        ids = {str(one) for one in named} if isinstance(named, list) else set()
         resting = await self._account_reader.open_orders(task.market)
         against = {bet.id for bet in resting if would_self_trade(bet, order, linked=task.linked)}
-        against |= ids & {bet.id for bet in resting}
+        against |= set(order.cancels) & {bet.id for bet in resting}
         for order_id in sorted(against):
             await self._cancel(order_id)
         still_resting = (

@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import StrEnum
 
 from bot.api import ContractSide, Json, MalformedDataError, Order, OrderSide
-from plugins.polymarket.json_values import parse_decimal, parse_flag, parse_list, parse_record, parse_text
+from plugins.polymarket.json_values import parse_decimal, parse_flag, parse_record, parse_text
 from plugins.polymarket.market_parser import PolymarketContract
 from plugins.polymarket.order_books import ONE
 
@@ -82,7 +82,6 @@ class PolymarketOrderTerms:
             "held_s": str(self.taker_delay_s),
             "lifetime_s": self.lifetime.total_seconds(),
             "book": dict(self.book),
-            "cancel": list(self.cancel),
         }
 
     @classmethod
@@ -93,9 +92,9 @@ class PolymarketOrderTerms:
         numbers = {
             name: parse_decimal(fields.get(name)) for name in ("price", "size", "tick", "mid", "held_s", "lifetime_s")
         }
-        kind, cancel = parse_text(fields.get("type")), parse_list(fields.get("cancel"))
+        kind = parse_text(fields.get("type"))
         missing = [name for name, value in numbers.items() if value is None]
-        if missing or kind not in set(PolymarketOrderType) or cancel is None or contract.market != order.contract:
+        if missing or kind not in set(PolymarketOrderType) or contract.market != order.contract:
             message = f"an order on {order.contract} has terms that are not of this venue: {missing or kind}"
             raise MalformedDataError(message)
         known = {name: value for name, value in numbers.items() if value is not None}
@@ -111,7 +110,7 @@ class PolymarketOrderTerms:
             taker_delay_s=known["held_s"],
             lifetime=timedelta(seconds=float(known["lifetime_s"])),
             book={name: value for name, value in parse_record(fields.get("book")).items() if isinstance(value, str)},
-            cancel=tuple(str(name) for name in cancel),
+            cancel=order.cancels,
         )
         if abs(float(terms.price) - order.limit) > 1e-9 or abs(float(terms.size) - order.shares) > 1e-6:
             message = f"an order on {order.contract} has contradicting prices or sizes"

@@ -144,7 +144,9 @@ class PolymarketPlanner:
         )
         if (why := terms.refusal_reason(tick=book.tick, min_size=book.min_size)) is not None:
             return why
-        return sized.to_order(contract_market(option, contract, book), currency=CURRENCY, terms=terms.to_map())
+        return sized.to_order(
+            contract_market(option, contract, book), currency=CURRENCY, terms=terms.to_map(), cancels=typed.cancel
+        )
 
 
 class _ProposalBooks:

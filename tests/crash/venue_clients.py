@@ -166,10 +166,8 @@ def _mana(key: str) -> Order:
     terms: dict[str, Json] = {
         "market": key,
         "answer": "",
-        "amount": COST,
         "limit_prob": f"{LIMIT}",
         "type": "BINARY",
-        "cancel": [],
     }
     return Order(
         contract=key,
@@ -181,6 +179,7 @@ def _mana(key: str) -> Order:
         expected=0.525,
         currency="MANA",
         terms=terms,
+        stake=COST,
     )
 
 

@@ -268,9 +268,8 @@ def to_open_order(paper_order: PaperOrder) -> OpenOrder:
 
 
 def _cancel_named_orders(database: Database, order: Order, at: datetime) -> None:
-    named = order.terms.get("cancel")
-    if isinstance(named, list | tuple) and named:
-        cancel_orders(database, [str(name) for name in named], at, "cancelled for an order on the other side")
+    if order.cancels:
+        cancel_orders(database, order.cancels, at, "cancelled for an order on the other side")
 
 
 def _shortfall(database: Database, order: Order, reserved: int, held: int) -> str:

@@ -113,10 +113,8 @@ def order_of(market: FakeManifoldMarket, *, amount: float = 20.0, limit: str = "
     terms = {
         "market": market.id,
         "answer": name,
-        "amount": amount,
         "limit_prob": limit,
         "type": market.type,
-        "cancel": more.pop("cancel", []),
     }
     price = float(limit) if leg is ContractSide.YES else 1.0 - float(limit)
     fields = {
@@ -129,6 +127,7 @@ def order_of(market: FakeManifoldMarket, *, amount: float = 20.0, limit: str = "
         "expected": price,
         "currency": "MANA",
         "terms": terms,
+        "stake": amount,
     }
     return Order(**{**fields, **more})
 

@@ -28,7 +28,8 @@ def order(amount: float, limit: str, contract: str = "m1", name: str = "") -> Or
         cost=amount,
         expected=0.5,
         currency="MANA",
-        terms={"amount": amount, "limit_prob": limit, "answer": name},
+        terms={"limit_prob": limit, "answer": name},
+        stake=amount,
     )
 
 

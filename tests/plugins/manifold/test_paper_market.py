@@ -56,7 +56,9 @@ def order(amount: float, limit: str, leg: ContractSide = ContractSide.YES, **ter
         cost=amount,
         expected=0.5,
         currency="MANA",
-        terms={"market": "m1", "amount": amount, "limit_prob": limit, "answer": "", **terms},
+        stake=amount,
+        cancels=terms.pop("cancels", ()),
+        terms={"market": "m1", "limit_prob": limit, "answer": "", **terms},
     )
 
 
@@ -181,7 +183,7 @@ async def test_own_orders_on_the_other_side_go_first(tmp_path: Path) -> None:
     """docs/facts/manifold.md#paper-fills."""
     async with opened(tmp_path, FakeMarketReader(small())) as outbox_setup:
         await outbox_setup.send("one", order(50.0, "0.60"))
-        await outbox_setup.send("two", order(20.0, "0.30", ContractSide.NO, cancel=["one"]))
+        await outbox_setup.send("two", order(20.0, "0.30", ContractSide.NO, cancels=("one",)))
         assert "one" not in [one.id for one in (await outbox_setup.book.account()).orders]
 
 

@@ -92,11 +92,10 @@ async def test_the_documents_first_case_becomes_its_order() -> None:
     assert order.terms == {
         "market": "m1",
         "answer": "",
-        "amount": 42.04,
         "limit_prob": "0.67",
         "type": "BINARY",
-        "cancel": [],
     }
+    assert (order.stake, order.cancels) == (42.04, ())
     assert (order.contract, order.leg, order.side, order.currency) == ("m1", ContractSide.YES, OrderSide.BUY, "MANA")
     assert (order.cost, order.limit, order.fees) == (42.04, 0.67, 0.0)
     assert order.shares == pytest.approx(71.6447, abs=0.01)
@@ -127,7 +126,7 @@ async def test_no_fill_is_beyond_the_belief(belief: float) -> None:
     found = await plan(venue, BinaryPrediction(belief), account=account(1e6))
     order = order_of(found)
     board = ManifoldMarketState.from_json(found.market_state).simulated_market()
-    amount, limit = float(str(order.terms["amount"])), float(str(order.terms["limit_prob"]))
+    amount, limit = float(order.stake or 0), float(str(order.terms["limit_prob"]))
     trade = board.simulate_trade("", PoolTakerOrder(leg=order.leg, stake=amount, limit=limit))
     assert limit <= belief if order.leg is ContractSide.YES else limit >= belief
     assert trade.stake == pytest.approx(amount)
@@ -205,7 +204,7 @@ async def test_own_orders_are_not_met_and_opposite_ones_are_named_to_be_cancelle
     )
     venue = FakeMarketReader(binary(), [limit_bet("mine", "NO", 0.51)], {"owner-mine": 1e6})
     found = await plan(venue, BinaryPrediction(0.7), account=account(500, orders=[mine]))
-    assert order_of(found).terms["cancel"] == ["mine"]
+    assert order_of(found).cancels == ("mine",)
     assert ManifoldMarketState.from_json(found.market_state).orders == ()
 
 

@@ -114,7 +114,7 @@ def test_an_order_keeps_every_bound(data: st.DataObject, state: ManifoldMarketSt
     assert percent == pytest.approx(round(percent), abs=1e-9)
     board = state.simulated_market(now=NOW)
     trade = board.simulate_trade(
-        terms["answer"], PoolTakerOrder(leg=order.leg, stake=terms["amount"], limit=float(terms["limit_prob"]))
+        terms["answer"], PoolTakerOrder(leg=order.leg, stake=order.stake or 0.0, limit=float(terms["limit_prob"]))
     )
     assert trade.shares == pytest.approx(order.shares)
     assert not trade.drains_pool

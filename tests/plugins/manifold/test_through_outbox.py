@@ -110,7 +110,7 @@ async def test_mf_s6_the_order_and_its_request_are_durable_before_it_leaves(outb
     assert state == IntentState.SENDING
     known, sent = json.loads(body), json.loads(outbox_setup.manifold.asked("/v0/bet", "POST")[0].body)
     assert (known["contract"], known["leg"].upper()) == (sent["contractId"], sent["outcome"])
-    assert (known["terms"]["amount"], float(known["terms"]["limit_prob"])) == (sent["amount"], sent["limitProb"])
+    assert (known["stake"], float(known["terms"]["limit_prob"])) == (sent["amount"], sent["limitProb"])
     made_ms, expires_ms = tag.split("-")
     assert int(expires_ms) == sent["expiresAt"]
     assert 0 <= int(made_ms) - to_milliseconds(outbox_setup.manifold.clock.now()) < 1_000

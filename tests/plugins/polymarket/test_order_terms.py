@@ -62,7 +62,6 @@ def test_terms_are_read_back_as_they_were_written(asked: Order) -> None:
         ("token", token(1, 1)),
         ("market", condition(2)),
         ("yes", None),
-        ("cancel", "a"),
         ("fees", {"rate": "0.04"}),
     ],
 )
@@ -74,7 +73,7 @@ def test_an_order_whose_terms_contradict_it_is_none(name: str, value: Any) -> No
 
 def test_an_order_of_another_venue_is_none() -> None:
     with pytest.raises(MalformedDataError, match="this is not a contract"):
-        PolymarketOrderTerms.from_order(replace(order("12", "0.57"), terms={"amount": 5.0}))
+        PolymarketOrderTerms.from_order(replace(order("12", "0.57"), terms={"limit_prob": "0.57"}))
 
 
 @given(price=on_tick)

@@ -83,4 +83,4 @@ async def test_own_orders_on_the_other_side_go_first() -> None:
     found = await planned(
         FakePolymarketReader.of(a_book()), BinaryPrediction(0.80), has=account(orders=[resting(ContractSide.NO)])
     )
-    assert found.terms["cancel"] == ["r1"]
+    assert found.cancels == ("r1",)

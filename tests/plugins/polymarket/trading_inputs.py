@@ -167,4 +167,5 @@ def order(
         currency=CURRENCY,
         option=option,
         terms=reported.to_map(),
+        cancels=reported.cancel,
     )

@@ -164,5 +164,6 @@ def order_of(question: Question, *, price: str = "0.50", size: str = "20", **mor
         "currency": CURRENCY,
         "option": option,
         "terms": terms.to_map(),
+        "cancels": terms.cancel,
     }
     return Order(**{**fields, **more})

@@ -167,7 +167,7 @@ def order_row(
         cost=10.0,
         expected=0.5,
         currency="MANA",
-        terms={} if amount is None else {"amount": amount},
+        stake=amount,
     )
     intent = Intent(
         id="i1",

@@ -134,13 +134,6 @@ async def test_one_millionth_of_a_pair_is_redeemed(tmp_path: Path) -> None:
         assert await paper.shares() == {("rain", "yes"): 9.999999}
 
 
-async def test_only_a_list_of_names_cancels_orders(tmp_path: Path) -> None:
-    async with open_paper_book_fixture(tmp_path, FakePaperMarket(prices={"rain": 0.6}, resting_time=HOUR)) as paper:
-        await paper.send("o", order(10.0, 0.5))
-        await paper.send("two", order(1.0, 0.45, terms={"cancel": "o"}))
-        assert [one.id for one in (await paper.book.account()).orders] == ["o", "two"]
-
-
 @pytest.mark.parametrize(
     ("results", "resting_time", "wait_s", "state"),
     [

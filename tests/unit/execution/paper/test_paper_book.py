@@ -240,11 +240,11 @@ async def test_orders_are_cancelled_by_name_and_all_at_once(tmp_path: Path) -> N
         assert (await paper.stands("one")).detail == "cancelled"
 
 
-async def test_what_the_terms_say_is_cancelled_before_the_order_meets_the_market(tmp_path: Path) -> None:
+async def test_what_an_order_cancels_is_cancelled_before_the_order_meets_the_market(tmp_path: Path) -> None:
     async with open_paper_book_fixture(tmp_path, rain(0.6, resting_time=HOUR), cash=5.0) as paper:
         await paper.send("one", order(10.0, 0.5))
         assert (await paper.send("two", order(10.0, 0.45, leg=ContractSide.NO))).state is IntentState.REFUSED
-        receipt = await paper.send("three", order(10.0, 0.45, leg=ContractSide.NO, terms={"cancel": ["one"]}))
+        receipt = await paper.send("three", order(10.0, 0.45, leg=ContractSide.NO, cancels=("one",)))
         assert (receipt.state, len(receipt.fills)) == (IntentState.ACKED, 1)
         assert "other side" in (await paper.stands("one")).detail
 
