@@ -70,13 +70,13 @@ async def load_cost_report(records: ReadOnlyState, by: CostGrouping, since: date
     """Load the costs since a day, and those of today."""
     ledger = records.ledger
     start = None if since is None else start_of_day(since)
-    # A forecast may use several models on two days, but has one question: grouped so, it is counted once.
     rows = await ledger.calls.costs(by, since=start)
     return CostReport(
         by=by,
         since=since,
         rows=tuple(rows),
-        forecasts=sum(row.forecasts for row in await ledger.calls.costs(CostGrouping.QUESTION, since=start)),
+        # A forecast may use several models on two days: it is in several rows, and counts once.
+        forecasts=await ledger.calls.count_forecasts(since=start),
         today=await load_today_costs(records, now),
         losses=await read_unanswered_costs(ledger.calls, since=start),
     )

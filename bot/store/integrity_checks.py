@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Timer
 from typing import Protocol
 
 from sqlite_utils import Database
@@ -377,7 +378,10 @@ class IntegrityProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegrityReport:
-    """The result of the checks. ``problems`` need attention now, ``warnings`` soon."""
+    """The result of the checks. ``problems`` need attention now, ``warnings`` soon.
+
+    ``is_complete``: the checks were not stopped by a time limit.
+    """
 
     path: Path
     checks: tuple[str, ...]
@@ -386,6 +390,7 @@ class IntegrityReport:
     database_bytes: int
     wal_bytes: int
     free_bytes: int
+    is_complete: bool = True
 
     @property
     def sound(self) -> bool:
@@ -393,12 +398,13 @@ class IntegrityReport:
         return not self.problems
 
 
-def run_quick_check(path: Path) -> IntegrityReport:
+def run_quick_check(path: Path, *, limit_s: float | None = None) -> IntegrityReport:
     """Look for damaged pages without reading every index: a second for some hundred MB.
 
-    Damage is a problem in the report; raises StoreError for a file that cannot be opened.
+    With ``limit_s``, stop after that many seconds: the report is then not complete, and knows of no damage. Damage is a
+    problem in the report; raises StoreError for a file that cannot be opened.
     """
-    return _run_checks(path, (_QUICK_CHECK,))
+    return _run_checks(path, (_QUICK_CHECK,), limit_s=limit_s)
 
 
 def run_full_check(path: Path, queries: Sequence[IntegrityQuery]) -> IntegrityReport:
@@ -441,9 +447,9 @@ def sqlite_version_warning(version: tuple[int, int, int] = sqlite3.sqlite_versio
     )
 
 
-def _run_checks(path: Path, queries: Sequence[IntegrityQuery]) -> IntegrityReport:
+def _run_checks(path: Path, queries: Sequence[IntegrityQuery], *, limit_s: float | None = None) -> IntegrityReport:
     with translate_errors(path), closing(open_reader(path)) as database:
-        problems = tuple(problem for query in queries if (problem := run_check(database, query)) is not None)
+        problems, is_complete = find_problems(database, queries, limit_s)
         found = IntegrityReport(
             path=path,
             checks=tuple(query.name for query in queries),
@@ -451,8 +457,28 @@ def _run_checks(path: Path, queries: Sequence[IntegrityQuery]) -> IntegrityRepor
             database_bytes=path.stat().st_size,
             wal_bytes=wal_size(path),
             free_bytes=shutil.disk_usage(path.parent).free,
+            is_complete=is_complete,
         )
     return replace(found, warnings=_disk_warnings(found))
+
+
+def find_problems(
+    database: Database, queries: Sequence[IntegrityQuery], limit_s: float | None
+) -> tuple[tuple[IntegrityProblem, ...], bool]:
+    """Return what the checks find, and whether they came to their end within the limit."""
+    timer = None if limit_s is None else Timer(limit_s, database.conn.interrupt)
+    if timer is not None:
+        timer.start()
+    try:
+        return tuple(problem for query in queries if (problem := run_check(database, query)) is not None), True
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        return (), False
+    finally:
+        if timer is not None:
+            timer.cancel()
+            timer.join()
 
 
 def run_check(database: Database, query: IntegrityQuery) -> IntegrityProblem | None:

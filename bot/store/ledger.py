@@ -3,11 +3,12 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import structlog
 from sqlite_utils import Database
 
 from bot.config.schema import Config
@@ -17,6 +18,7 @@ from bot.store import audit_log
 from bot.store.accounts import AccountReadingStore, ProfitStore
 from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
+from bot.store.clean_shutdown import record_clean_shutdown, take_clean_shutdown
 from bot.store.connections import LedgerReaders, LedgerWriter, ReaderPool, ReadOnlyWriter, WriterThread
 from bot.store.database import DiskReserve, open_reader
 from bot.store.decisions import DecisionSnapshotReader
@@ -46,6 +48,10 @@ from bot.store.venue_scores import VenueScoreStore
 LAB_FOLDER = "lab"
 LEDGER_FILE = "ledger.sqlite"
 BALLAST_FILE = "ballast"
+# After an unclean end the pages are read before anything else, but a start waits no longer for it.
+MAX_START_CHECK_S = 10.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +86,8 @@ class Ledger:
 async def open_ledger(path: Path, *, now: datetime) -> AsyncIterator[Ledger]:
     """Open the ledger for writing, creating it or migrating it after a backup; hold the instance lock.
 
-    Raises StoreError for a ledger that was lost, a damaged file, one of a newer program or of a development version,
-    and a failing disk.
+    After a clean shutdown its pages are not read again; otherwise for some seconds at most. Raises StoreError for a
+    ledger that was lost, a damaged file, one of a newer program or of a development version, and a failing disk.
     """
     await asyncio.to_thread(_prepare_file, path, now)
     async with (
@@ -89,6 +95,8 @@ async def open_ledger(path: Path, *, now: datetime) -> AsyncIterator[Ledger]:
         ReaderPool(path, attached=evidence_path(path)) as readers,
     ):
         yield _build_ledger(writer, readers)
+    if writer.halted is None:
+        await asyncio.to_thread(_record_clean_shutdown, path)
 
 
 @asynccontextmanager
@@ -146,11 +154,8 @@ def _prepare_file(path: Path, now: datetime) -> None:
     finish_restore(path)
     if reason := lost_ledger_reason(path):
         raise StoreError(reason)
-    if path.exists() and path.stat().st_size:
-        health = run_quick_check(path)
-        if not health.sound:
-            message = f"{path} is damaged ({health.problems[0].examples[0]}); restore a backup: foxcast db restore"
-            raise StoreError(message)
+    if path.exists() and path.stat().st_size and not take_clean_shutdown(path):
+        _require_sound(path)
     apply_migrations(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
     if evidence_path(path).exists() and read_restore_mark(path) is None:
         apply_migrations(evidence_path(path), EVIDENCE_MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
@@ -158,6 +163,26 @@ def _prepare_file(path: Path, now: datetime) -> None:
         recover_evidence(path, at=now)
     ensure_identity(path, at=now)
     DiskReserve(path.parent / BALLAST_FILE).hold()
+
+
+def _require_sound(path: Path) -> None:
+    health = run_quick_check(path, limit_s=MAX_START_CHECK_S)
+    if not health.sound:
+        message = f"{path} is damaged ({health.problems[0].examples[0]}); restore a backup: foxcast db restore"
+        raise StoreError(message)
+    if not health.is_complete:
+        log.warning(
+            "not all pages of the ledger were read at this start; each backup and, where a venue is live, the check "
+            "before the first write read all of them",
+            file=path.name,
+            read_for_s=MAX_START_CHECK_S,
+        )
+
+
+def _record_clean_shutdown(path: Path) -> None:
+    # Without the record the next start reads the pages, which is no harm.
+    with suppress(OSError, StoreError):
+        record_clean_shutdown(path)
 
 
 def require_current_ledger(path: Path) -> None:

@@ -72,6 +72,8 @@ where at >= :since and (:ref is null or ref = :ref)
 group by 1 order by {order}
 """
 
+_COUNT_FORECASTS = "select count(distinct scope) from model_call indexed by model_call_by_time where at >= :since"
+
 
 class CallState(StrEnum):
     """The state of a call."""
@@ -250,6 +252,11 @@ class ModelCallStore:
         wanted = {"since": "" if since is None else format_timestamp(since), "ref": ref}
         return await self.readers.run(lambda database: _list_costs(database, statement, wanted))
 
+    async def count_forecasts(self, *, since: datetime | None = None) -> int:
+        """Return how many forecasts called a model, ever or since then."""
+        values = {"since": "" if since is None else format_timestamp(since)}
+        return await self.readers.run(lambda database: int(database.execute(_COUNT_FORECASTS, values).fetchone()[0]))
+
 
 def _require_amount(what: str, amount: float) -> None:
     if not 0 <= amount < math.inf:
@@ -369,8 +376,8 @@ def _list_costs(database: Database, statement: str, wanted: dict[str, Any]) -> t
 
 # A failed call costs something only if the provider may have worked on it.
 _UNANSWERED_COSTS = """
-select count(*), coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call
-where at >= :since and (state = 'lost' or (state = 'failed' and cost_usd > 0))
+select count(*), coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call indexed by model_call_unanswered
+where at >= :since and state in ('lost', 'failed') and (state = 'lost' or cost_usd > 0)
 """
 
 

@@ -385,6 +385,7 @@ _CALLS = (
     "create index model_call_reserved on model_call (id) where state = 'reserved'",
     "create index model_call_by_scope on model_call (scope, forecaster)",
     "create index model_call_by_time on model_call (at)",
+    "create index model_call_unanswered on model_call (at) where state in ('lost', 'failed')",
     "create index model_call_by_forecaster on model_call (forecaster, at)",
     "create index model_call_by_question on model_call (ref, at)",
     """create table model_performance (

@@ -50,6 +50,8 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     ("locks",),
     ("show", "lantern:q5"),
     ("explain", f"{5:024x}"),
+    ("costs",),
+    ("costs", "--by", "day"),
     ("run", "--once"),
 )
 # At its end a single pass prints the scores, a report on everything; the daemon does not.

@@ -46,6 +46,8 @@ HOLD_MAKERS = ("HoldDecision", "hold_until_retry")
 # States in which an intent may be when its process is killed, and how lives end.
 KILLED_WITH = ("planned", "ready", "sending", "unknown", "acked")
 ENDS = ("killed", "stopped", "disk full")
+# A venue stopped because somebody else had written to its account.
+STOPPED_FOR_FOREIGN = "halt foreign writes"
 # A programme of this size, in simulated days of all its seeds, must have met all but what ``MORE_DAYS`` names, and one
 # of that many times this size those too.
 NORMAL_DAYS, LARGE_FACTOR = 190.0, 8.0
@@ -189,7 +191,7 @@ def known_events() -> tuple[str, ...]:
     faults = [f"fault {one}" for one in (*RATES, *SOCKET_RATES)]
     failpoints = [*(f"end {one}" for one in ENDS), *(f"killed with {one} intents" for one in KILLED_WITH)]
     acts = [f"people {act}" for act in (*ACTS, *OTHER_ACTS)]
-    return tuple(dict.fromkeys((*objections, *holds, *edges, *faults, *failpoints, *acts)))
+    return tuple(dict.fromkeys((*objections, *holds, *edges, *faults, *failpoints, *acts, STOPPED_FOR_FOREIGN)))
 
 
 def build_report(days: float, counts: Iterable[Mapping[str, int]]) -> CoverageReport:

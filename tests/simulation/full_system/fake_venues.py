@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,6 +74,8 @@ class SimulationVenues:
     manifold: FakeManifold | None
     metaculus: FakeMetaculus | None
     polymarket: FakePolymarket | None
+    # What somebody else traded with the accounts of Foxcast.
+    foreign_markets: set[str] = field(default_factory=set)
 
     @property
     def all(self) -> Mapping[str, FakeService]:
@@ -110,7 +112,7 @@ class SimulationVenues:
             PositionToClose(venue="manifold", contract=f"{market}/{answer}" if answer else market, leg=leg)
             for (user, market, answer), has in sorted(held.items(), key=lambda one: [str(part) for part in one[0]])
             for leg in ContractSide
-            if user == self.trader and has.of(leg.upper()) > 1e-6
+            if user == self.trader and has.of(leg.upper()) > 1e-6 and market not in self.foreign_markets
         ]
         return [*found, *self._signed_positions()]
 

@@ -273,7 +273,9 @@ class FinalChecks:
             if intent in doubtful
         }
         bets = [
-            bet for bet in manifold.state.bets.values() if bet.user == self.bridges.trader and not bet.is_redemption
+            bet
+            for bet in manifold.state.bets_by(self.bridges.trader)
+            if not bet.is_redemption and bet.market not in self.bridges.foreign_markets
         ]
         spent = sum(bet.amount for bet in bets if bet.id not in unclear)
         if abs(spent - row["paid"]) > 1e-4 * max(1.0, abs(spent)):

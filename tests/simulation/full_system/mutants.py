@@ -20,6 +20,7 @@ from bot.execution import order_sizing
 from bot.execution.gate import rules
 from bot.execution.order_book import OrderBook
 from bot.execution.outbox import batch_submission, safety_halts, write_loop
+from bot.jobs.foreign_writes import ForeignWriteCheck
 from bot.net.write_client import HttpWriteClient
 from bot.store import accounts, cap_usage, questions, schedule
 from bot.store.questions import UpsertResult
@@ -152,6 +153,13 @@ def _leases_run_out() -> None:
     replace_attribute(schedule.ScheduleStore, "claim", hasty)
 
 
+def _foreign_unseen() -> None:
+    async def unseen(*_: object) -> str:
+        return ""
+
+    replace_attribute(ForeignWriteCheck, "check_venue", unseen)
+
+
 class _BidsOfYes(OrderBook):
     """A book that gives the bids of YES to a seller of NO."""
 
@@ -204,6 +212,7 @@ MUTANTS: Mapping[str, ProgramMutant] = {
             ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),
             ("leases-run-out", "a lease ends while its forecast still runs, which is paid again", _leases_run_out),
             ("no-marked-as-yes", "held shares of NO are valued at the price of YES", _no_marked_as_yes),
+            ("foreign-unseen", "what somebody else wrote to an account stops nothing", _foreign_unseen),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
         )
     ),

@@ -30,6 +30,7 @@ from bot.store.ledger import LEDGER_FILE
 from bot.store.requests import send_request
 from bot.store.serialization import format_timestamp
 from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.foreign_writes import FOREIGN_WRITE
 from tests.simulation.full_system.plan import HOUR_S
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ ACTS = (
     "question locked",
     "forecast by hand",
 )
-OTHER_ACTS = ("position closed", "approved", "rejected", "configuration changed", "halt after a kill")
+OTHER_ACTS = ("position closed", "approved", "rejected", "configuration changed", "halt after a kill", FOREIGN_WRITE)
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 # How often the first thing that somebody does is to wait for a write; for so long, looking so often.
 WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
@@ -192,6 +193,11 @@ class SimulatedOperators:
         if self._waiting is not None:
             do, self._waiting = self._waiting, None
             do()
+
+    def saw_foreign_write(self, venue: str) -> None:
+        """Note that somebody else wrote to the account of a venue; nobody tells Foxcast."""
+        self.did[FOREIGN_WRITE] += 1
+        self.record.saw_act(FOREIGN_WRITE, venue=venue, old_answers=self.record.old_answers(venue))
 
     def saw_kill(self) -> None:
         """Halt or disarm at times before the next life, which finds what was about to leave."""

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 # The plugin of those who forecast without a world; it lies next to the folders of lives, so that no path tells where.
 DRIFTER_FILE = Path(__file__).with_name("drifting_forecaster.py")
 HOUR_S, DAY_S = 3_600.0, 86_400.0
+# How many questions close within a day, and the most days until one of the others does: a question is traded when it is
+# new and when it ends, so a day sees little where few end.
+SHORT, LONG_D = 2 / 3, 6.0
+# How many kills at a write come at once, before its answer is on record.
+BEFORE_RECORD = 1 / 2
 # What an order, and all orders of a day and of an arm record may cost, where that is not drawn: less than is wanted on
 # many a day.
 CAPS: Mapping[str, float] = {"per_order": 10.0, "per_day": 40.0, "total": 2_000.0}
-# What the signer signs in a day by itself, sent or not: less than a day's orders may cost, or more.
-SIGNED_A_DAY = (30.0, 60.0)
+# What the signer signs in a day by itself, sent or not: less than most days' orders may cost, or more.
+SIGNED_A_DAY = (15.0, 60.0)
 # A few watch prices: it follows them every few seconds, which takes most of a simulated day's work.
 WATCHING, WATCHED = 1 / 16, 3
-PAPER = 1 / 4
+PAPER = 1 / 5
 WORLDLY = 1 / 8
 # Of the seeds without that world: which venues there are.
 VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
@@ -39,7 +44,7 @@ VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
 )
 # Of how many seeds orders at Polymarket are written, which a signer signs, without that world and with it; and which
 # venues there are without it.
-SIGNING, WORLDLY_SIGNING = 0.35, 1 / 2
+SIGNING, WORLDLY_SIGNING = 0.45, 1 / 2
 SIGNED_VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
     (0.35, ("polymarket",)),
     (0.75, ("manifold", "polymarket")),
@@ -58,6 +63,8 @@ ARM_AMOUNTS: Mapping[str, tuple[float, float]] = {
 # their titles; and a configuration that is changed in mid-run.
 SECOND_FORECASTER, EXCLUDING, CHANGING = 1 / 3, 1 / 3, 1 / 2
 EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0", "ship 2", "race 1")
+# In how many seeds somebody else writes to an account of Foxcast, from some share of the days on.
+FOREIGN, FOREIGN_FROM = 1 / 4, (0.02, 0.4)
 # How an event with several markets is asked at Polymarket: with one question for each market they share the caps of it.
 GROUPINGS = ("choice", "markets")
 ORDER_TYPES = ("FAK", "FAK", "FOK", "GTD", "GTD")
@@ -139,7 +146,7 @@ class SimulationTraits:
     At the venues in ``approving`` a person approves each submission. Venues are armed for ``armed_days`` at a time,
     with ``arm_amounts``. ``has_second``: a second forecaster is scored. Questions with one of the words in ``excluded``
     are left out. The configuration changes with the first life after ``changes_at_s``. ``grouping`` is how Polymarket's
-    events are asked.
+    events are asked. From ``foreign_from_s`` on somebody else writes to an account for some hours.
     """
 
     modes: Mapping[str, str]
@@ -160,6 +167,7 @@ class SimulationTraits:
     excluded: tuple[str, ...] = ()
     changes_at_s: float = math.inf
     grouping: str = "choice"
+    foreign_from_s: float = math.inf
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -212,6 +220,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     words = tuple(word for word in EXCLUDED_WORDS if stream.random() < 1 / 4)
     grouping = GROUPINGS[int(SeededRandom(plan.seed).stream("grouping").integers(len(GROUPINGS)))]
     changes, share = bool(stream.random() < CHANGING), float(stream.uniform(0.1, 0.7))
+    is_shared, foreign = bool(stream.random() < FOREIGN), float(stream.uniform(*FOREIGN_FROM))
     return {
         "drawn": True,
         "approving": approving,
@@ -221,7 +230,13 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "excluded": words if excludes else (),
         "grouping": grouping,
         "changes_at_s": plan.days * DAY_S * share if changes else math.inf,
+        "foreign_from_s": plan.days * DAY_S * foreign if is_shared and plan.people else math.inf,
     }
+
+
+def draw_days_open(stream: np.random.Generator) -> float:
+    """Draw for how many days a question is open."""
+    return float(stream.uniform(0.2, 1.0 if stream.random() < SHORT else LONG_D))
 
 
 def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,12 +325,13 @@ def _draw_ending(stream: np.random.Generator, plan: SimulationPlan) -> LifeEndin
     turns, writes = int(stream.geometric(1 / 8)), int(stream.geometric(1 / 3))
     after_s = float(stream.uniform(0.0, most_s))
     match draw:
-        case _ if draw < 0.35:
-            return LifeEnding(manner="kill at a write", turns=turns, writes=writes, after_s=after_s)
-        case _ if draw < 0.5:
+        case _ if draw < 0.45:
+            at_once = stream.random() < BEFORE_RECORD
+            return LifeEnding(manner="kill at a write", turns=1 if at_once else turns, writes=writes, after_s=after_s)
+        case _ if draw < 0.57:
             # While it starts, or just after.
             return LifeEnding(manner="kill", turns=int(stream.integers(1, 2_000)))
-        case _ if draw < 0.75 or not plan.people:
+        case _ if draw < 0.78 or not plan.people:
             return LifeEnding(manner="kill", turns=turns, after_s=after_s)
         case _ if draw < 0.9:
             return LifeEnding(manner="stop", after_s=after_s)

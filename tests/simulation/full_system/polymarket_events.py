@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.simulator.faults import FaultDetails, RequestFault
 from bot.simulator.venues.polymarket_state import FakeFeeSchedule
-from tests.simulation.full_system.plan import DAY_S, HOUR_S
+from tests.simulation.full_system.plan import DAY_S, HOUR_S, draw_days_open
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.full_system.plan import SimulationTraits
 
 # The most questions that are open at once, and with a world that has its own.
-MOST_OPEN, MOST_BESIDE = 8, 3
+MOST_OPEN, MOST_BESIDE = 10, 3
 # So late may come what is to be matched at once: what was sent in time is waited for that long.
 AT_ONCE_S = 50.0
 # Between two things that happen; books in which nothing moves for hours are traded on by nobody.
@@ -70,11 +70,11 @@ class PolymarketEvents:
         """Let things happen, for ever."""
         events: tuple[tuple[float, Callable[[], object]], ...] = (
             (0.60, self._move_price),
-            (0.82, self._trade_some),
-            (0.90, self._end_markets),
-            (0.94, self._open_question),
-            (0.95, self._edit_rules),
-            (0.965, self._fail_next_match),
+            (0.79, self._trade_some),
+            (0.87, self._end_markets),
+            (0.92, self._open_question),
+            (0.93, self._edit_rules),
+            (0.96, self._fail_next_match),
             (0.98, self._lose_next_reply),
             (0.985, self._restart),
             (1.01, self._redeem_shares),
@@ -96,8 +96,7 @@ class PolymarketEvents:
 
     def _open_question(self) -> None:
         """Open a question: one market, or one in four an event where exactly one of several wins."""
-        most_d = 1.0 if self.stream.random() < 1 / 3 else 10.0
-        ends = self.clock.now() + timedelta(days=float(self.stream.uniform(0.2, most_d)))
+        ends = self.clock.now() + timedelta(days=draw_days_open(self.stream))
         is_choice = self.stream.random() < 1 / 4
         terms: dict[str, Any] = {
             "fees": _FEES if self.stream.random() < 1 / 2 else None,

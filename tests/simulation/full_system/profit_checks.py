@@ -1,15 +1,15 @@
-"""Checks recorded profits against the venues' own books.
+"""Checks recorded profits and reservations against the venues' own books.
 
-Closed positions to the cent, and deposits and loans that are no profit.
+Closed positions to the cent, deposits and loans that are no profit, and stakes that the ledger does not hold back.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.core.questions import SINGLE_TARGET
 from bot.core.trading_profit import MILLIONTHS, ContractProfit, ProfitEntryKind, equity_points
@@ -18,6 +18,7 @@ from bot.store import submission_attempts
 from bot.store.accounts import AccountKey, read_profit_record, read_trading_book
 from bot.store.database import open_reader
 from bot.store.serialization import format_timestamp, parse_timestamp
+from tests.ledger_checks import read_rows
 from tests.simulation.full_system import polymarket_orders
 from tests.simulation.full_system.outcome_checks import SET_BACK
 
@@ -41,12 +42,33 @@ where order_body is not null and state not in ('acked', 'refused', 'superseded')
 """
 # Only the job that reads all accounts records payouts; other jobs read one account before they trade.
 _SETTLED = "select max(started_at) from job_run where job = 'accounts' and outcome = 'ok' and detail like :all_read"
+_RESERVED = """
+select total(cost) from intent
+where venue = ? and mode <> 'paper' and action = 'order' and state not in ('refused', 'superseded')
+"""
 # Outcomes that were on record before that.
 _HEARD = """
 select json_extract(i.order_body, '$.contract') from current_resolution r join intent i on i.ref = r.ref
 where i.venue = :venue and i.account = :account and i.order_body is not null and r.seen_at < :settled
   and r.target = coalesce((select key from json_each(i.predictions) limit 1), :single)
 """
+
+
+def unreserved_stakes(ledger: Path, orders: Collection[Mapping[str, Any]]) -> Iterator[str]:
+    """Say where all orders together have cost, or may still cost, more than the ledger holds back for them.
+
+    That must hold at every moment, also between a write and the record of its answer.
+    """
+    at_stake, count = defaultdict[str, float](float), Counter[str]()
+    for order in orders:
+        if order["side"] == "buy":
+            at_stake[order["venue"]] += order["stakes"][-1][1]
+            count[order["venue"]] += 1
+    for venue, amount in at_stake.items():
+        [row] = read_rows(ledger, _RESERVED, [venue])
+        [reserved] = row.values()
+        if amount > reserved + CENT * (1 + count[venue]):
+            yield f"I3: {amount:.2f} is at stake at {venue} with {count[venue]} orders, {reserved:.2f} is held back"
 
 
 def wrong_profits(
@@ -97,7 +119,7 @@ def transfers_taken_for_profit(ledger: Path, bridges: SimulationVenues, modes: M
             return
         policy = AccountKey(venue="manifold", account=accounts[0], paper=False)
         found = read_profit_record(database, policy, _EVER, redeems=True)
-    if not found.readings or any(_is_late(one, bridges) for one in found.book.contracts):
+    if not found.readings or _has_late_outcome(found.book.contracts, bridges):
         return
     interest = sum(one.repaid[2] for (who, _, _), one in venue.state.holdings.items() if who == user.id)
     point = equity_points(found.readings, found.book, found.fees)[-1]
@@ -106,14 +128,17 @@ def transfers_taken_for_profit(ledger: Path, bridges: SimulationVenues, modes: M
         yield f"profit: {point.transfers:.4f} are said to be from elsewhere, and {moved:.4f} are"
 
 
-def _is_late(one: ContractProfit, bridges: SimulationVenues) -> bool:
-    """Say whether the ledger has another outcome of a contract than the venue, or none, for now."""
-    venue = bridges.manifold
+def _has_late_outcome(contracts: Collection[ContractProfit], bridges: SimulationVenues) -> bool:
+    """Say whether the ledger has another outcome of a market than the venue, or none, for now."""
+    venue, paid = bridges.manifold, defaultdict[str, int](int)
     assert venue is not None
-    market = venue.state.markets[one.contract.partition("/")[0]]
-    paid = one.cash.get(ProfitEntryKind.PAYOUT, 0) + one.cash.get(ProfitEntryKind.REFUND, 0)
-    there = sum(amount for user, amount in market.paid.items() if user == bridges.trader)
-    return bool(market.answers) or (market.resolved and bool(one.held)) or abs(paid / MILLIONTHS - there) >= CENT
+    for one in contracts:
+        market = one.contract.partition("/")[0]
+        if venue.state.markets[market].resolved and one.held:
+            return True
+        paid[market] += one.cash.get(ProfitEntryKind.PAYOUT, 0) + one.cash.get(ProfitEntryKind.REFUND, 0)
+    there = {market: venue.state.markets[market].paid.get(bridges.trader, 0.0) for market in paid}
+    return any(abs(amount / MILLIONTHS - there[market]) >= CENT for market, amount in paid.items())
 
 
 def _manifold_profits(bridges: SimulationVenues) -> dict[str, float]:

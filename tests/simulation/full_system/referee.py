@@ -24,6 +24,8 @@ CENT = 0.005
 UNDER_WAY_S = 120.0
 # An order is planned on a book that was read within two minutes, and may take as long again to arrive.
 PLANNED_S = 300.0
+# A pass that had begun before something was there to be seen may go on for so long.
+PASS_S = 900.0
 # A price of Manifold is used again for so long.
 MARKED_S = 330.0
 # Seconds before the close in which nothing is sent, where the configuration says nothing else.
@@ -69,6 +71,7 @@ class WorldReferee:
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
             for place, order in enumerate(orders):
                 yield from (f"referee: {self._describe(order)}, and {why}" for why in self._excess(orders, place))
+                yield from (f"referee: {self._describe(order)}, and {why}" for why in self._foreign_objections(order))
             yield from self._losses(venue, orders)
         yield from self._effects()
         yield from self._books()
@@ -156,6 +159,22 @@ class WorldReferee:
             margin = timedelta(seconds=table.get("close_margin_s", CLOSE_MARGIN_S) - UNDER_WAY_S)
             if closes is not None and margin > timedelta() and closes - margin < write["clock"]:
                 yield f"{ref} closes at {closes:%m-%d %H:%M:%S}"
+
+    def _foreign_objections(self, order: Fact) -> Iterator[str]:
+        """Nothing is bought once an account has writes of somebody else, until a person resumes the venue.
+
+        The venue's own record of writes is read before each pass; an old one does not show them.
+        """
+        table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
+        if order["side"] != "buy" or table.get("hand_trading"):
+            return
+        resumed = [act["at_s"] for act in self._acts(order["venue"], "resume") if act["at_s"] <= order["at_s"]]
+        since = max(resumed, default=0.0)
+        for act in self._acts(order["venue"], "foreign write"):
+            is_unseen = act["old_answers"] != order["old_answers"]
+            if since < act["at_s"] < order["at_s"] - PASS_S and not is_unseen:
+                yield f"somebody else wrote to the account at {act['at_s']:.0f} s"
+                return
 
     def _approvals(self) -> Iterator[str]:
         """Each order in mode approve had an approval of its own, within what the person was shown."""

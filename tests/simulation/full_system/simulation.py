@@ -19,6 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bot.core.clock import SeededRandom
+from bot.jobs.foreign_writes import FOREIGN_WRITES
 from bot.simulator.environment import to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
@@ -27,9 +28,10 @@ from tests.ledger_checks import read_rows
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
-from tests.simulation.full_system.event_coverage import count_events
+from tests.simulation.full_system.event_coverage import STOPPED_FOR_FOREIGN, count_events
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.final_checks import FinalChecks
+from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.operators import SimulatedOperators
 from tests.simulation.full_system.plan import (
@@ -44,7 +46,7 @@ from tests.simulation.full_system.plan import (
     simulation_tables,
 )
 from tests.simulation.full_system.polymarket_events import polymarket_events
-from tests.simulation.full_system.profit_checks import wrong_profits
+from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.signer_program import signer_program
@@ -55,6 +57,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 # After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
 CALM_S = 2.0 * RECONCILE_S + 600.0
 BETWEEN_LIVES_S = 600.0
+_STOPPED_FOR_FOREIGN = "select count(*) as count from halt where why like ?"
 # Tables whose rows are what happened, in order.
 _TOLD = ("intent", "attempt", "fill", "decision", "audit", "resolution")
 
@@ -242,6 +245,7 @@ def _make_weather(
         clock=clock,
         stream=chance.stream("weather"),
         bursts=chance.stream("bursts"),
+        ambiguous=chance.stream("ambiguous"),
         money=chance.stream("money"),
     )
     weather.pit = polymarket_events(bridges, traits, clock=clock, stream=chance.stream("pit"))
@@ -252,26 +256,12 @@ async def _run_days(parts: _SimulationParts) -> None:
     """Let lives come and go until the days are over, then one more in calm weather."""
     parts.weather.begin()
     parts.people.make_good()
-    weather = parts.weather
-    going: list[asyncio.Future[None]] = []
-    going += [
-        asyncio.ensure_future(one)
-        for one in (weather.run_events(), weather.run_lost_replies(), weather.run_transfers())
-    ]
-    if parts.traits.has_world:
-        going.append(asyncio.ensure_future(parts.weather.run_world(parts.bridges.environment.world_runner)))
-    if parts.weather.pit is not None:
-        going.append(asyncio.ensure_future(parts.weather.pit.run_events()))
-    going += _start_people(parts)
+    going = [*_start_events(parts), *_start_people(parts)]
     pauses = SeededRandom(parts.plan.seed).stream("pauses")
     end_s, fates = parts.plan.days * DAY_S, iter(parts.traits.endings)
     while parts.clock.monotonic() < end_s:
         await parts.lives.live(until_s=end_s, life_ending=next(fates, END_OF_TIME))
-        parts.observer.leave(parts.lives.home)
-        parts.observer.violations += wrong_profits(
-            _ledger_path(parts.lives), parts.bridges, parts.traits.modes, parts.weather.undone
-        )
-        parts.gauge.over(parts.lives.number)
+        _judge_life(parts)
         if parts.plan.people and parts.lives.ends[-1] == KILLED:
             parts.people.saw_kill()
         await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
@@ -283,8 +273,36 @@ async def _run_days(parts: _SimulationParts) -> None:
     parts.bridges.stop_faults()
     if parts.weather.pit is not None:
         parts.weather.pit.stop_faults()
+    # What is owed when all is calm is neither paid back nor a gain.
+    parts.weather.lend()
     parts.people.make_good(at_once=True)
     await parts.lives.live(until_s=parts.clock.monotonic() + CALM_S * parts.traits.pace, life_ending=END_OF_TIME)
+
+
+def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
+    """Let things happen at the venues."""
+    weather = parts.weather
+    events = [
+        weather.run_events(),
+        weather.run_lost_replies(),
+        weather.run_ambiguous_replies(),
+        weather.run_transfers(),
+    ]
+    if parts.traits.has_world:
+        events.append(weather.run_world(parts.bridges.environment.world_runner))
+    if weather.pit is not None:
+        events.append(weather.pit.run_events())
+    return [asyncio.ensure_future(one) for one in events]
+
+
+def _judge_life(parts: _SimulationParts) -> None:
+    """Judge what a life left."""
+    ledger = _ledger_path(parts.lives)
+    parts.observer.leave(parts.lives.home)
+    parts.observer.violations += wrong_profits(ledger, parts.bridges, parts.traits.modes, parts.weather.undone)
+    parts.record.look()
+    parts.observer.violations += unreserved_stakes(ledger, parts.record.orders.values())
+    parts.gauge.over(parts.lives.number)
 
 
 def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
@@ -294,6 +312,14 @@ def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         acts.append(parts.people.lock_questions(SeededRandom(parts.plan.seed).stream("locks")))
     if parts.traits.drawn:
         acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
+    stranger = ForeignWriter(
+        bridges=parts.bridges,
+        people=parts.people,
+        clock=parts.clock,
+        stream=SeededRandom(parts.plan.seed).stream("foreign writes"),
+        begins_s=parts.traits.foreign_from_s,
+    )
+    acts.append(stranger.run())
     if parts.plan.closing:
         stream = SeededRandom(parts.plan.seed).stream("closing")
         acts.append(parts.people.close(parts.bridges.positions, stream))
@@ -353,6 +379,8 @@ def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
     report.events.update({f"people {name}": count for name, count in (parts.people.did + parts.people.answers).items()})
     report.events.update(f"end {life_end(one)}" for one in parts.lives.ends)
     report.events.update({f"killed with {name} intents": count for name, count in parts.lives.killed_with.items()})
+    [stopped] = read_rows(_ledger_path(parts.lives), _STOPPED_FOR_FOREIGN, [f"{FOREIGN_WRITES}%"])
+    report.events[STOPPED_FOR_FOREIGN] += stopped["count"]
     report.faults.update(parts.people.did)
     report.lives, report.turns, report.trace = parts.lives.ends, parts.loop.turns, parts.observer.trace.digest()
     report.days = parts.clock.monotonic() / DAY_S

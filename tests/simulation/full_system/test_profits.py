@@ -1,6 +1,8 @@
 """The judge of gains: what the ledger cannot know yet is no violation, and what it should know is one."""
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +25,7 @@ from bot.store.ledger import Ledger, open_ledger
 from bot.testing.clock import FakeClock
 from bot.testing.exchange import FakeExchange
 from tests.simulation.full_system.fake_venues import SimulationVenues
-from tests.simulation.full_system.profit_checks import wrong_profits
+from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 LANE = AccountKey(venue="manifold", account="us", paper=False)
@@ -159,3 +161,13 @@ async def test_a_loss_that_came_back_and_is_not_on_record_once_payouts_were_reco
     assert values.endswith("0.0000 at the venue")
     await sold.settle(FakeExchange, LATER + timedelta(hours=5))
     assert sold.found() == []
+
+
+@pytest.mark.parametrize(("stake", "state", "count"), [(5.0, "acked", 0), (5.02, "acked", 1), (5.0, "refused", 1)])
+async def test_what_is_at_stake_is_held_back_in_the_ledger(
+    sold: SoldPosition, stake: float, state: str, count: int
+) -> None:
+    with closing(sqlite3.connect(sold.path)) as database, database:
+        database.execute("update intent set cost = 5.0, state = ? where cost > 0", [state])
+    bought = {"side": "buy", "venue": LANE.venue, "stakes": [(0.0, 9.0), (1.0, stake)]}
+    assert len([*unreserved_stakes(sold.path, [bought, {**bought, "side": "sell"}])]) == count

@@ -42,6 +42,7 @@ def write(after_s: float = 0.0) -> Fact:
         "kind": "write",
         "path": "/order",
         "body": {},
+        "old_answers": 0,
         **asked,
         **moment(after_s),
     }
@@ -181,6 +182,29 @@ def test_nothing_is_bought_after_a_loss_until_a_person_resumes() -> None:
     (said,) = [one for one in judge(acts=acts, **sold) if "lost" in one]
     assert said.endswith("10.00 were lost, daily_loss is 5")
     assert not [one for one in judge(acts=[*acts, act("resume", 700.0, venue=None)], **sold) if "lost" in one]
+
+
+@pytest.mark.parametrize(
+    ("resumed_s", "old_answers", "settings", "is_wrong"),
+    [
+        (None, 0, {}, True),
+        (2_000.0, 0, {}, False),
+        (4_000.0, 0, {}, True),
+        (None, 1, {}, False),
+        (None, 0, {"hand_trading": True}, False),
+    ],
+)
+def test_nothing_is_bought_once_somebody_else_wrote_to_the_account(
+    resumed_s: float | None, old_answers: int, settings: Fact, *, is_wrong: bool
+) -> None:
+    acts = [arm(5_000.0, config=config(**settings)), act("foreign write", old_answers=0)]
+    acts += [] if resumed_s is None else [act("resume", resumed_s, venue=None)]
+    bought = order(old_answers=old_answers)
+    found = [one for one in judge(config=config(**settings), acts=acts, orders=[bought]) if "somebody else" in one]
+    assert len(found) == is_wrong
+    # A pass that had begun before may go on.
+    acts[1] = act("foreign write", 600.0, old_answers=0)
+    assert not [one for one in judge(acts=acts, orders=[bought]) if "somebody else" in one]
 
 
 def test_one_order_has_one_effect() -> None:

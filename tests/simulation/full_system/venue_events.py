@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from bot.simulator.faults import FaultDetails, RequestFault
 from bot.simulator.venues.manifold_bridge import with_long_shots
 from bot.simulator.venues.metaculus_world import question_scaling
-from tests.simulation.full_system.plan import DAY_S, HOUR_S
+from tests.simulation.full_system.plan import DAY_S, HOUR_S, draw_days_open
 from tests.simulation.full_system.polymarket_events import PolymarketEvents
 
 if TYPE_CHECKING:
     import numpy as np
 
     from bot.core.interfaces import Clock
+    from bot.simulator.fake_service import FakeService
     from bot.simulator.venues.manifold_state import FakeManifoldMarket
     from bot.simulator.venues.metaculus_state import FakeMetaculusQuestion
     from bot.simulator.venues.world_bridge import WorldRunner as Worlds
@@ -33,7 +34,7 @@ FIRST, MOST_OPEN = 6, 8
 # Next to a world with questions of its own.
 FIRST_BESIDE, MOST_BESIDE = 2, 3
 # Between two loans or deposits.
-GIFTS_S = 12.0 * HOUR_S
+GIFTS_S = 6.0 * HOUR_S
 # Between two looks at what the simulated world did.
 TURN_S = 6.0 * HOUR_S
 FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
@@ -45,6 +46,15 @@ LAMPS = ("the blue one", "the green one", "the white one")
 # Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
 # every so often.
 BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
+# Between those, one answer to a write is ambiguous so often: it took effect, and the answer does not say so.
+AMBIGUOUS_EVERY_S = 2.5 * HOUR_S
+AMBIGUOUS = (
+    RequestFault.ERROR_AFTER,
+    RequestFault.ERROR_AFTER,
+    RequestFault.DROPPED_AFTER,
+    RequestFault.PAGE_AFTER,
+    RequestFault.HANGING_AFTER,
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,6 +69,7 @@ class VenueEvents:
     clock: Clock
     stream: np.random.Generator
     bursts: np.random.Generator
+    ambiguous: np.random.Generator
     money: np.random.Generator
     undone: set[str] = field(default_factory=set)
     pit: PolymarketEvents | None = None
@@ -79,12 +90,12 @@ class VenueEvents:
     async def run_events(self) -> None:
         """Let things happen, for ever."""
         events: tuple[tuple[float, Callable[[], object]], ...] = (
-            (0.55, self._trade),
-            (0.73, self._resolve),
-            (0.75, self._resolve_again),
-            (0.85, self._edit),
-            (0.89, self._be_slow),
-            (0.95, self._open_market),
+            (0.50, self._trade),
+            (0.67, self._resolve),
+            (0.69, self._resolve_again),
+            (0.77, self._edit),
+            (0.81, self._be_slow),
+            (0.91, self._open_market),
             (1.01, self._ask),
         )
         while True:
@@ -103,15 +114,26 @@ class VenueEvents:
             self._burst()
 
     def _burst(self) -> None:
-        places = [
-            (venue, path)
-            for venue, path in ((self.bridges.metaculus, FORECASTS), (self.bridges.manifold, BETS))
-            if venue is not None
-        ]
-        if places:
+        if places := self._write_paths():
             venue, path = places[int(self.bursts.integers(len(places)))]
-            arrives = bool(self.bursts.random() < 3 / 4)
-            venue.faults.schedule_lost_replies(int(self.bursts.integers(*BURST)), path, arrives=arrives)
+            count, arrives = int(self.bursts.integers(*BURST)), bool(self.bursts.random() < 3 / 4)
+            # A burst that still waits for writes is enough: else there would be no other answer than a lost one.
+            if venue.faults.pending < count:
+                venue.faults.schedule_lost_replies(count - venue.faults.pending, path, arrives=arrives)
+
+    def _write_paths(self) -> list[tuple[FakeService, str]]:
+        places = ((self.bridges.metaculus, FORECASTS), (self.bridges.manifold, BETS))
+        return [(venue, path) for venue, path in places if venue is not None]
+
+    async def run_ambiguous_replies(self) -> None:
+        """Let the answer to one write of each venue not say that it took effect, for ever."""
+        while self.traits.roughness > 0.0:
+            for venue, path in self._write_paths():
+                fault = AMBIGUOUS[int(self.ambiguous.integers(len(AMBIGUOUS)))]
+                # One is enough: what is scheduled waits for a write.
+                if not venue.faults.pending:
+                    venue.faults.schedule(fault, method="POST", path=path)
+            await self.clock.sleep(float(self.ambiguous.exponential(AMBIGUOUS_EVERY_S)))
 
     async def run_transfers(self) -> None:
         """Let the trader get loans and deposits, or lose some mana, for ever: none of it is a gain."""
@@ -119,18 +141,27 @@ class VenueEvents:
         venue = self.bridges.manifold if self.traits.roughness > 0.0 else None
         while venue is not None:
             await self.clock.sleep(float(self.money.exponential(GIFTS_S)))
-            user, amount = venue.state.users[self.bridges.trader], float(self.money.uniform(1.0, 30.0))
-            held = [
-                (venue.state.markets[market], answer)
-                for (who, market, answer), one in venue.state.holdings.items()
-                if who == user.id and max(one.yes, one.no) > 1.0 and not venue.state.markets[market].resolved
-            ]
-            if held and self.money.random() < 1 / 2:
-                market, answer = held[int(self.money.integers(len(held)))]
-                margin = bool(self.money.random() < 1 / 2)
-                venue.world.lend(user, market, amount, answer=answer, margin=margin)
-            else:
+            if self.money.random() >= 1 / 2 or not self.lend():
+                amount = float(self.money.uniform(1.0, 30.0))
+                user = venue.state.users[self.bridges.trader]
                 venue.world.deposit(user, amount if self.money.random() < 2 / 3 else -amount / 10.0)
+
+    def lend(self) -> bool:
+        """Lend the trader mana on something that it holds; return False where it holds nothing."""
+        venue = self.bridges.manifold
+        if venue is None or self.traits.roughness == 0.0:
+            return False
+        user = venue.state.users[self.bridges.trader]
+        held = [
+            (venue.state.markets[market], answer)
+            for (who, market, answer), one in venue.state.holdings.items()
+            if who == user.id and max(one.yes, one.no) > 1.0 and not venue.state.markets[market].resolved
+        ]
+        if held:
+            market, answer = held[int(self.money.integers(len(held)))]
+            margin, amount = bool(self.money.random() < 1 / 2), float(self.money.uniform(1.0, 30.0))
+            venue.world.lend(user, market, amount, answer=answer, margin=margin)
+        return bool(held)
 
     async def run_world(self, world: Worlds) -> None:
         """Let the simulated world run, for ever."""
@@ -152,9 +183,8 @@ class VenueEvents:
         return MOST_BESIDE if self.traits.has_world else MOST_OPEN
 
     def _close(self) -> datetime:
-        """Draw when a question closes: one in three within a day."""
-        most_d = 1.0 if self.stream.random() < 1 / 3 else 10.0
-        return self.clock.now() + timedelta(days=float(self.stream.uniform(0.2, most_d)))
+        """Draw when a question closes."""
+        return self.clock.now() + timedelta(days=draw_days_open(self.stream))
 
     def _open(self) -> list[FakeManifoldMarket]:
         now = round(self.clock.now().timestamp() * 1000)

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bot.core.operator_requests import LockQuestion, UnlockQuestion
+from bot.simulator.faults import RequestFault
 from bot.simulator.venues.polymarket_order_books import best_bid_and_ask
 from tests.simulation.full_system import polymarket_orders
 
@@ -36,6 +37,17 @@ ACCOUNT_READS: Mapping[str, tuple[str, ...]] = {
     "manifold": ("/v0/me", "/v0/get-user-contract-metrics-with-contracts", "/v0/market/"),
     "polymarket": ("/balance-allowance", "/data-api/v2/positions", "/books"),
 }
+# Faults after which nothing was read at all, so that it is read again: no figure comes of them.
+UNTOLD = (
+    RequestFault.DROPPED_BEFORE,
+    RequestFault.DROPPED_AFTER,
+    RequestFault.TOO_MANY,
+    RequestFault.ERROR_BEFORE,
+    RequestFault.ERROR_AFTER,
+    RequestFault.PAGE_BEFORE,
+    RequestFault.PAGE_AFTER,
+    RequestFault.TRUNCATED,
+)
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
 # The requests that name a question: a bet, and a forecast.
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
@@ -85,7 +97,7 @@ class WorldRecord:
             kind = "cancel" if cancels else _KINDS.get(heard.path, "write")
             body = json.loads(heard.body) if heard.body else {}
             fact = {**self._moment(), "venue": venue, "number": heard.number, "kind": kind, "body": body}
-            fact["questions"] = dict(self._asked_of(venue, heard.path, body))
+            fact |= {"questions": dict(self._asked_of(venue, heard.path, body)), "old_answers": self.old_answers(venue)}
             self._came[venue, heard.number] = fact
             self.writes.append(fact | {"path": heard.path})
             return
@@ -228,8 +240,13 @@ class WorldRecord:
         return {"venue": venue, "faults": self._faults(venue), **found}
 
     def _faults(self, venue: str) -> int:
-        """Return how many requests of a venue have met a fault so far: old and broken answers among them."""
-        return self.bridges.all[venue].faults.injected.total()
+        """Return how many answers of a venue may not have been what was true at that moment, so far."""
+        met = self.bridges.all[venue].faults.injected
+        return met.total() - sum(met[fault] for fault in UNTOLD)
+
+    def old_answers(self, venue: str) -> int:
+        """Return how many answers of a venue were those of an earlier request, so far."""
+        return self.bridges.all[venue].faults.injected[RequestFault.STALE]
 
     def _mana(self) -> Fact:
         venue = self.bridges.manifold

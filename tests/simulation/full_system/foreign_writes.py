@@ -1,0 +1,94 @@
+"""Somebody else writes to the accounts of Foxcast: a copy of its state folder runs for some hours, or a person trades.
+
+What they trade is called off at once and pays back what it cost, so that nothing but the venue's own record of writes
+shows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from bot.simulator.venues.manifold_market_maker import WantedTrade
+from bot.simulator.venues.polymarket_state import FakePolymarketOrder
+from tests.simulation.full_system.plan import DAY_S, HOUR_S
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bot.core.interfaces import Clock
+    from tests.simulation.full_system.fake_venues import SimulationVenues
+    from tests.simulation.full_system.operators import SimulatedOperators
+
+FOREIGN_WRITE = "foreign write"
+# For so long somebody writes, and so often: a person who resumes the venue meanwhile does so too early.
+WRITES_FOR_S, WRITES_EVERY_S = 16.0 * HOUR_S, HOUR_S / 2.0
+_MANA, _SHARES, _PRICE = 2.0, Decimal(8), Decimal("0.50")
+
+
+@dataclass(slots=True, kw_only=True)
+class ForeignWriter:
+    """Writes to one of the accounts that orders are sent from, from ``begins_s`` on."""
+
+    bridges: SimulationVenues
+    people: SimulatedOperators
+    clock: Clock
+    stream: np.random.Generator
+    begins_s: float
+    _count: int = 0
+
+    async def run(self) -> None:
+        """Write for some hours, once."""
+        places: dict[str, Callable[[], None]] = {"manifold": self._bet, "polymarket": self._trade}
+        venues = [venue for venue in places if venue in self.people.live]
+        if not venues or math.isinf(self.begins_s):
+            return
+        venue = venues[int(self.stream.integers(len(venues)))]
+        await self.clock.sleep(self.begins_s)
+        while self.clock.monotonic() < self.begins_s + WRITES_FOR_S:
+            self._count += 1
+            places[venue]()
+            self.people.saw_foreign_write(venue)
+            await self.clock.sleep(float(self.stream.exponential(WRITES_EVERY_S)))
+
+    def _bet(self) -> None:
+        venue = self.bridges.manifold
+        assert venue is not None
+        closes = self.clock.now() + timedelta(seconds=DAY_S)
+        title = f"Does somebody else bet here, {self._count}?"
+        market = venue.world.add_market(title, prob=0.5, closes=round(closes.timestamp() * 1000))
+        self.bridges.foreign_markets.add(market.id)
+        user = venue.state.users[self.bridges.trader]
+        venue.world.trade(user, market, WantedTrade(outcome="YES", amount=_MANA))
+        venue.world.resolve(market, "CANCEL")
+
+    def _trade(self) -> None:
+        venue, user = self.bridges.polymarket, self.bridges.environment.polymarket_account
+        assert venue is not None
+        assert user is not None
+        asks = ((str(_PRICE), str(10 * _SHARES)),)
+        market = venue.world.add_market(f"Does somebody else trade here, {self._count}?", asks=asks)
+        self.bridges.foreign_markets.add(market.condition)
+        order = FakePolymarketOrder(
+            id=f"0x{venue.state.new_id():064x}",
+            user=user,
+            market=market,
+            token=market.tokens[0],
+            side="BUY",
+            price=_PRICE,
+            size=_SHARES,
+            spend=_PRICE * _SHARES,
+            kind="FAK",
+            created_ms=venue.now_ms(),
+        )
+        exchange = venue.world.exchange
+        planned, exchange.next_settlements = exchange.next_settlements, type(exchange.next_settlements)()
+        for trade in exchange.place(order, delay_s=0.0):
+            exchange.settle(trade, "CONFIRMED")
+        exchange.next_settlements = planned
+        venue.world.resolve(market, str(_PRICE))
+        venue.world.redeem(user, market)
