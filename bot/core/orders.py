@@ -84,6 +84,10 @@ class Order:
                 message = f"{name} {value} of an order on {self.contract} is not a valid amount"
                 raise ValueError(message)
         object.__setattr__(self, "terms", MappingProxyType(dict(self.terms)))
+        given: object = self.cancels
+        if isinstance(given, str):
+            message = f"an order on {self.contract} names what it cancels as one text; give a tuple of ids"
+            raise ValueError(message)  # noqa: TRY004 - all faults of an order are of one kind
         object.__setattr__(self, "cancels", tuple(self.cancels))
 
     @staticmethod
@@ -92,7 +96,11 @@ class Order:
         terms = stored.get("terms")
         if not isinstance(terms, Mapping) or not STORED_TERMS.keys() & terms.keys():
             return stored
-        moved = {STORED_TERMS[name]: terms[name] for name in STORED_TERMS if terms.get(name)}
+        moved: dict[str, Any] = {}
+        if isinstance(amount := terms.get("amount"), int | float):
+            moved["stake"] = amount
+        if isinstance(cancels := terms.get("cancel"), list | tuple):  # one text was ignored
+            moved["cancels"] = cancels
         rest = {name: value for name, value in terms.items() if name not in STORED_TERMS}
         return {**stored, **moved, "terms": rest}
 

@@ -40,7 +40,6 @@ class LimitReason(StrEnum):
 
     NOTHING = "nothing so far"
     SETTING = "setting"
-    CONNECTIONS = "connections"
     RATE_LIMIT = "rate limit"
     LATENCY = "latency"
     BUDGET = "budget"

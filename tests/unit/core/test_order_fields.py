@@ -24,6 +24,18 @@ def test_a_stake_is_a_positive_amount(stake: float) -> None:
         order(stake=stake)
 
 
+def test_the_cancels_of_an_order_are_a_list_of_ids() -> None:
+    with pytest.raises(ValueError, match="tuple of ids"):
+        order(cancels="one")
+
+
+@pytest.mark.parametrize("stored_terms", [{"cancel": "o"}, {"cancel": None}, {"amount": None}, {"amount": "5"}])
+def test_a_stored_term_of_another_type_is_left_out(stored_terms: dict[str, object]) -> None:
+    stored = json.loads(ORDER_SERIALIZER.encode(order()))
+    found: Order = ORDER_SERIALIZER.decode(json.dumps({**stored, "terms": stored_terms}))
+    assert (found.stake, found.cancels, dict(found.terms)) == (None, (), {})
+
+
 def test_an_order_is_stored_and_read_with_its_fields() -> None:
     wanted = order(stake=4.5, cancels=("one", "two"), terms={"market": "m"})
     assert ORDER_SERIALIZER.decode(ORDER_SERIALIZER.encode(wanted)) == wanted
