@@ -42,14 +42,16 @@ class UpdateStreams:
         """Answer with a stream, or with 204 where too many are open: a browser does not ask again then."""
         if self.count >= MAX_STREAMS:
             return Response(status_code=_NO_CONTENT, headers=dict(PAGE_HEADERS))
+        # Before the headers, with which the page calls itself live: what changes from then on is reported.
+        seen = await asyncio.to_thread(self._read_times)
         return StreamingResponse(
-            self._send_changes(request), media_type="text/event-stream", headers=dict(PAGE_HEADERS)
+            self._send_changes(request, seen), media_type="text/event-stream", headers=dict(PAGE_HEADERS)
         )
 
-    async def _send_changes(self, request: Request) -> AsyncIterator[str]:
+    async def _send_changes(self, request: Request, seen: tuple[tuple[int, int], ...]) -> AsyncIterator[str]:
         self.count += 1
         try:
-            seen, quiet = await asyncio.to_thread(self._read_times), 0
+            quiet = 0
             yield "retry: 5000\n\n"
             while not await request.is_disconnected():
                 if await self._is_closed_after(POLL_S):

@@ -3,6 +3,7 @@
 The same pages in a real browser: tests/browser.
 """
 
+import asyncio
 import re
 import time
 from datetime import timedelta
@@ -10,15 +11,20 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Message
 
 from bot.core.clock import SystemClock
 from bot.core.orders import Account, ContractSide, Position
 from bot.daemon.web_server import GRACE_S, serve_app
 from bot.store import permissions
 from bot.store.audit_log import AuditRow
+from bot.store.ledger import LEDGER_FILE
 from bot.store.permissions import SubmissionHalt
+from bot.testing.clock import FakeClock
 from bot.web.app import create_web_app
-from bot.web.live_updates import MAX_STREAMS, UpdateStreams
+from bot.web.live_updates import MAX_STREAMS, POLL_S, UpdateStreams
 from bot.web.page_context import PAGES
 from bot.web.page_rendering import question_link, web_link
 from bot.web.record_pages import AUDIT_ROWS
@@ -194,6 +200,23 @@ async def test_open_streams_end_with_the_server(daemon: WatchedDaemon) -> None:
         assert time.perf_counter() - begun < GRACE_S
         assert [line async for line in lines] == ["data: 1", ""]
         await stream.aclose()
+
+
+async def test_a_change_right_after_the_headers_is_reported(tmp_path: Path) -> None:
+    async def never() -> Message:
+        return await asyncio.Future[Message]()
+
+    clock = FakeClock()
+    streams = UpdateStreams(tmp_path, tmp_path, clock)
+    response = await streams.respond(Request({"type": "http"}, never))
+    assert isinstance(response, StreamingResponse)
+    (tmp_path / LEDGER_FILE).write_text("changed")
+    parts = aiter(response.body_iterator)
+    assert await anext(parts) == "retry: 5000\n\n"
+    coming = asyncio.ensure_future(anext(parts))
+    await asyncio.sleep(0.01)
+    await clock.advance(POLL_S)
+    assert await asyncio.wait_for(coming, 5) == "event: changed\ndata: 1\n\n"
 
 
 async def test_too_many_streams_are_refused_for_good(tmp_path: Path, daemon: WatchedDaemon) -> None:
