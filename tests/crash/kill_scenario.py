@@ -65,6 +65,8 @@ select (select count(*) from schedule where due_at is not null)
      + (select count(*) from forecast where state = 'running' or decided_at is null)
      + (select count(*) from prediction p join current_resolution r on r.ref = p.ref and r.target = p.target
         where p.scored_against is null)
+     + (select count(*) from question q
+        where not exists (select 1 from forecast f where f.ref = q.ref and f.state = 'done'))
      + (select count(*) = 0 from question)
 """
 EXPECTED_ROWS = "select count(*) from target t join question q on q.version = t.version where q.batch = ?"

@@ -2,8 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from bot.core.predictions import BinaryPrediction, BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.core.submissions import HoldDecision
+from bot.store.ledger import open_ledger
+from bot.testing.clock import START
 from tests.crash.daemon_campaign import CampaignPlan, campaign
 from tests.crash.kill_scenario import InvariantViolation, KillScenario, require_unchanged
+from tests.recorded_forecasts import record_forecast
 
 
 @pytest.mark.crash
@@ -33,3 +39,19 @@ def test_a_forecast_that_changes_or_vanishes_is_a_violation(tmp_path: Path) -> N
     with pytest.raises(InvariantViolation, match=r"is now 0\.4"):
         require_unchanged({"a": "0.3"}, {"a": "0.4"}, "forecast")
     require_unchanged({"a": "0.3"}, {"a": "0.3", "b": "0.5"}, "forecast")
+
+
+async def test_a_story_with_a_question_that_is_not_planned_yet_is_not_done(tmp_path: Path) -> None:
+    """Discovery records questions first and plans them after that, so a kill in between leaves some without a plan."""
+    scenario = KillScenario.begin(tmp_path / "story", source="sample", rounds='"latest"')
+    question = Question(
+        ref=QuestionRef("forecastbench", "rain"), title="Rain?", shape=BinaryShape(), targets=(Target(),)
+    )
+    async with open_ledger(scenario.ledger, now=START) as ledger:
+        await ledger.questions.record([question], seen_at=START)
+    assert not scenario.judge()
+    async with open_ledger(scenario.ledger, now=START) as ledger:
+        forecast = await record_forecast(ledger, question, {"outcome": BinaryPrediction(0.5)}, START)
+        held = HoldDecision(why="nothing to submit", until=None)
+        await ledger.submissions.decide(forecast_id=forecast.id, decision=held, at=START)
+    assert scenario.judge()
