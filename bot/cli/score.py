@@ -293,26 +293,30 @@ def print_total_scores(console: Console, name: str, scored: Sequence[VenueScoreR
     """Print one table for a forecaster: all its scored predictions together, and by family."""
     print_heading(console, f"{name}: Brier Index of {len(scored)} resolved predictions (100 is best, 50 is chance)")
     total = score_group([item.row for item in scored], random.stream("all"))
-    console.print(_group_table("", {"all": total, **_score_groups(scored, random)["family"]}))
+    console.print(_group_table("", {"all": total, **_score_kind(scored, FAMILY, random)}))
 
 
 def print_forecaster_scores(console: Console, name: str, scored: Sequence[VenueScoreRow], random: SeededRandom) -> None:
     """Print all tables for a forecaster."""
     print_total_scores(console, name, scored, random)
-    for what, parts in _score_groups(scored, random).items():
-        if what != "family" and parts:
+    for what in GROUP_KEYS:
+        if what != FAMILY and (parts := _score_kind(scored, what, random)):
             print_heading(console, f"By {what}")
             console.print(_group_table(what, parts))
 
 
-def _score_groups(scored: Sequence[VenueScoreRow], random: SeededRandom) -> dict[str, dict[str, GroupScore]]:
-    keys: dict[str, Callable[[VenueScoreRow], str | None]] = {
-        "family": lambda item: item.row.family or None,
-        "venue": lambda item: item.venue,
-        "source": lambda item: item.row.source or None,
-        "horizon": lambda item: None if item.row.horizon_days is None else str(item.row.horizon_days),
-    }
-    return {what: score_groups(_group_rows(scored, key), random.stream(what)) for what, key in keys.items()}
+FAMILY = "family"
+# What predictions are grouped by, and the group of each; None is in no group.
+GROUP_KEYS: Mapping[str, Callable[[VenueScoreRow], str | None]] = {
+    FAMILY: lambda item: item.row.family or None,
+    "venue": lambda item: item.venue,
+    "source": lambda item: item.row.source or None,
+    "horizon": lambda item: None if item.row.horizon_days is None else str(item.row.horizon_days),
+}
+
+
+def _score_kind(scored: Sequence[VenueScoreRow], what: str, random: SeededRandom) -> dict[str, GroupScore]:
+    return score_groups(_group_rows(scored, GROUP_KEYS[what]), random.stream(what))
 
 
 def _group_rows(
@@ -367,8 +371,7 @@ def _forecaster_report_to_json(
 ) -> dict[str, Any]:
     report = build_report([item.row for item in scored], graded=rule_scores, rng=random.stream("report")).to_json()
     groups = {
-        what: {name: asdict(one) for name, one in parts.items()}
-        for what, parts in _score_groups(scored, random).items()
+        what: {name: asdict(one) for name, one in _score_kind(scored, what, random).items()} for what in GROUP_KEYS
     }
     return {**report, "standings": groups}
 

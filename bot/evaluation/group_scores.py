@@ -7,8 +7,8 @@ import numpy as np
 from numpy.random import Generator
 
 from bot.evaluation.score_report import RESAMPLES, ScoreInterval, score_interval
-from bot.evaluation.score_rows import BinaryScoreRow, count_clusters
-from bot.stats.arrays import FloatArray, encode_keys
+from bot.evaluation.score_rows import BinaryScoreRow
+from bot.stats.arrays import EncodedKeys, FloatArray, encode_keys
 from bot.stats.bootstrap import (
     BootstrapResamples,
     confidence_intervals,
@@ -47,45 +47,54 @@ def score_groups(groups: Mapping[str, Sequence[BinaryScoreRow]], rng: Generator)
 
 def score_group(rows: Sequence[BinaryScoreRow], rng: Generator) -> GroupScore:
     """Score one group of at least one row; intervals resample clusters."""
-    outcomes = [row.outcome for row in rows]
+    outcomes, clusters = [row.outcome for row in rows], _encode_clusters(rows)
     scores = brier_scores([row.probability for row in rows], outcomes)
-    drawn = to_brier_index(_resampled_means({"forecast": scores}, rows, rng))
+    drawn = to_brier_index(_resampled_means({"forecast": scores}, clusters, rng))
+    with_crowd = [row for row in rows if row.crowd is not None]
     return GroupScore(
         n=len(rows),
         base_rate=mean_outcome(outcomes),
         brier=float(scores.mean()),
-        brier_index=score_interval(confidence_intervals(drawn)[0], count_clusters(rows)),
-        crowd=compare_with_crowd([row for row in rows if row.crowd is not None], rng),
+        brier_index=score_interval(confidence_intervals(drawn)[0], len(clusters.labels)),
+        crowd=compare_with_crowd(with_crowd, rng, clusters=clusters if len(with_crowd) == len(rows) else None),
     )
 
 
-def compare_with_crowd(rows: Sequence[BinaryScoreRow], rng: Generator) -> CrowdComparison | None:
-    """Compare forecaster and crowd on rows that all have a crowd; None without rows."""
+def compare_with_crowd(
+    rows: Sequence[BinaryScoreRow], rng: Generator, *, clusters: EncodedKeys | None = None
+) -> CrowdComparison | None:
+    """Compare forecaster and crowd on rows that all have a crowd; None without rows.
+
+    ``clusters`` are those of the rows, where they are known already.
+    """
     if not rows:
         return None
+    clusters = clusters or _encode_clusters(rows)
     outcomes = [row.outcome for row in rows]
     scores = {
         "forecast": brier_scores([row.probability for row in rows], outcomes),
         "crowd": brier_scores([row.crowd or 0.0 for row in rows], outcomes),
     }
-    (gain,) = method_differences(to_brier_index(_resampled_means(scores, rows, rng)), "crowd")
+    (gain,) = method_differences(to_brier_index(_resampled_means(scores, clusters, rng)), "crowd")
     return CrowdComparison(
         n=len(rows),
         brier_index=float(index_from_brier(scores["forecast"].mean())),
         crowd_brier_index=float(index_from_brier(scores["crowd"].mean())),
-        gain=score_interval(gain.interval, count_clusters(rows)),
+        gain=score_interval(gain.interval, len(clusters.labels)),
     )
 
 
-def _resampled_means(
-    scores: Mapping[str, FloatArray], rows: Sequence[BinaryScoreRow], rng: Generator
-) -> BootstrapResamples:
+def _encode_clusters(rows: Sequence[BinaryScoreRow]) -> EncodedKeys:
+    return encode_keys(row.cluster for row in rows)
+
+
+def _resampled_means(scores: Mapping[str, FloatArray], clusters: EncodedKeys, rng: Generator) -> BootstrapResamples:
     return resample_means(
         np.column_stack([*scores.values()]),
         [*scores],
         resamples=RESAMPLES,
         rng=rng,
-        clusters=encode_keys(row.cluster for row in rows).codes,
+        clusters=clusters.codes,
     )
 
 

@@ -40,6 +40,11 @@ BUNDLES_PER_STEP = 20
 _NEW_BUNDLES = """
 select id, scope, codec, packed from bundle where id > ? and (codec = 'lzma' or scope = '') order by id limit ?
 """
+# Counted by indexes, as the bundles themselves are large.
+_COUNT_COPIED = """
+select (select count(*) from bundle indexed by bundle_by_scope where id <= :last)
+  - (select count(*) from bundle indexed by bundle_alone where codec = 'zlib' and scope <> '' and id <= :last)
+"""
 _BUNDLES_OF_SCOPE = "select id, scope, codec, packed from bundle where scope = ? order by id"
 NO_LIMIT = -1
 _LAST_BUNDLE = "select coalesce(max(id), 0) from bundle"
@@ -83,9 +88,25 @@ def find_databases(ledger: Path) -> tuple[Path, ...]:
 
 
 def copy_new_evidence(ledger: Path, *, at: datetime) -> int:
-    """Add to the copy what it lacks of finished forecasts; return how many bundles. Raises StoreError for damage."""
+    """Add to the copy what is new of finished forecasts; return how many bundles.
+
+    Then the bundles of both are counted. A copy that holds fewer lost some, and what is new comes after them: it is put
+    aside, and a new one is made. Raises StoreError for damage, and where the new copy holds fewer too.
+    """
     source, target = evidence_path(ledger), evidence_copy_path(ledger)
     _keep_copy_of_other(source, target, at)
+    count, lacking = _add_new_bundles(source, target, at)
+    if lacking:
+        _put_aside(target, at, f"the copy of the evidence has lost {lacking} bundles; it is kept, and made anew")
+        count, lacking = _add_new_bundles(source, target, at)
+    if lacking:
+        message = f"{target} lacks {lacking} bundles of {source.name} that were just copied; check the disk"
+        raise StoreError(message)
+    return count
+
+
+def _add_new_bundles(source: Path, target: Path, at: datetime) -> tuple[int, int]:
+    """Return how many bundles were added, and how many up to the last one the copy lacks all the same."""
     _create_evidence_file(target, at)
     count = 0
     with translate_errors(target), closing(open_reader(source)) as reader, closing(open_writer(target)) as writer:
@@ -93,7 +114,11 @@ def copy_new_evidence(ledger: Path, *, at: datetime) -> int:
         while bundles := reader.execute(_NEW_BUNDLES, [last, BUNDLES_PER_STEP]).fetchall():
             _copy_bundles(reader, writer, bundles)
             count, last = count + len(bundles), bundles[-1][0]
-    return count
+        expected, found = (
+            database.execute(_COUNT_COPIED, {"last": last}).fetchone()[0] for database in (reader, writer)
+        )
+    # The copy may hold more: what was removed from the evidence is removed from it a moment later.
+    return count, max(0, expected - found)
 
 
 def _keep_copy_of_other(source: Path, target: Path, at: datetime) -> None:
@@ -107,9 +132,13 @@ def _keep_copy_of_other(source: Path, target: Path, at: datetime) -> None:
         last = copy.execute(_NEWEST_BUNDLE).fetchone()
         is_same = last is None or reader.execute(_FIND_BUNDLE, last).fetchone() is not None
     if not is_same:
-        aside = target.with_name(f"{target.stem}-until-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}{target.suffix}")
-        target.replace(aside)
-        log.warning("the evidence is not the one that was copied; its old copy is kept", file=aside.name)
+        _put_aside(target, at, "the evidence is not the one that was copied; its old copy is kept")
+
+
+def _put_aside(target: Path, at: datetime, why: str) -> None:
+    aside = target.with_name(f"{target.stem}-until-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}{target.suffix}")
+    target.replace(aside)
+    log.warning(why, file=aside.name)
 
 
 async def archive_evidence(

@@ -240,7 +240,7 @@ class WorldReferee:
 
     def _losses(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
         """Nothing is bought after a loss beyond its limit, until a person resumes."""
-        readings = [(one, *self._value(one)) for one in self.facts["accounts"] if one["venue"] == venue]
+        readings = [(one, *self._value(one), one["moved"]) for one in self.facts["accounts"] if one["venue"] == venue]
         for order in orders:
             caps = self._venue_table(self._era(order["at_s"])["config"], venue).get("caps", {})
             if not {"daily_loss", "drawdown"} & caps.keys():
@@ -251,7 +251,7 @@ class WorldReferee:
             # By the worst value of then and the best one of now, in each of the last three readings.
             days = [one for one in past if f"{one[0]['clock']:%Y-%m-%d}" == f"{order['clock']:%Y-%m-%d}"]
             for name, began in (("daily_loss", days[:1]), ("drawdown", past)):
-                lost = [max((was[1] for was in began), default=0.0) - now[2] for now in past[-3:]]
+                lost = [max((_loss(was, now) for was in began), default=0.0) for now in past[-3:]]
                 if name in caps and len(past) >= 3 and began and min(lost) > caps[name] + 1.0:
                     yield f"referee: {self._describe(order)}, and {min(lost):.2f} were lost, {name} is {caps[name]:g}"
 
@@ -388,6 +388,12 @@ class WorldReferee:
             if said:
                 on_outcome = said[-1] if known["yes"] else 1.0 - said[-1]
                 yield from _wrong_score(row, 100.0 * math.log(2.0 * on_outcome) / math.log(2.0))
+
+
+def _loss(was: tuple[Fact, float, float, float], now: tuple[Fact, float, float, float]) -> float:
+    """Return what was lost at least between two readings: money that people move is no loss, and may hide one."""
+    raw = was[1] - now[2]
+    return min(raw, raw - was[3] + now[3])
 
 
 def _wrong_score(row: Fact, value: float) -> Iterator[str]:

@@ -184,6 +184,15 @@ def test_nothing_is_bought_after_a_loss_until_a_person_resumes() -> None:
     assert not [one for one in judge(acts=[*acts, act("resume", 700.0, venue=None)], **sold) if "lost" in one]
 
 
+@pytest.mark.parametrize(("moved", "is_lost"), [(0.0, True), (-10.0, False), (40.0, True)])
+def test_money_that_people_take_out_is_no_loss(moved: float, *, is_lost: bool) -> None:
+    settings = config(caps={"drawdown": 5.0})
+    days = [account(-7_200.0, 1_000.0)]
+    days += [{**account(-600.0 + 60.0 * place, 990.0), "moved": moved} for place in range(3)]
+    found = judge(config=settings, acts=[arm(config=settings)], accounts=days, orders=[order()])
+    assert any("were lost" in one for one in found) is is_lost
+
+
 @pytest.mark.parametrize(
     ("resumed_s", "old_answers", "settings", "is_wrong"),
     [

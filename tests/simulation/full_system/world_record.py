@@ -148,13 +148,22 @@ class WorldRecord:
         """Yield the references of the questions that a bet or a forecast is for, with the close that was announced."""
         if venue == "manifold" and path == BET:
             name, answer = str(body.get("contractId")), body.get("answerId")
-            yield f"manifold:{name}", self._closes.get(name)
+            yield f"manifold:{name}", self._announced_close(name)
             if answer is not None:
-                yield f"manifold:{name}/{answer}", self._closes.get(name)
+                yield f"manifold:{name}/{answer}", self._announced_close(name)
         elif venue == "metaculus" and path == FORECAST and self.bridges.metaculus is not None:
             asked = self.bridges.metaculus.state.questions
             for question in [asked[item["question"]] for item in body if item.get("question") in asked]:
                 yield f"metaculus:{question.post}:{question.id}", question.scheduled_close
+
+    def _announced_close(self, name: str) -> datetime | None:
+        """Return the latest close of a market that was announced so far: its creator may open it again."""
+        first = self._closes.get(name)
+        market = None if self.bridges.manifold is None else self.bridges.manifold.state.markets.get(name)
+        if first is None or market is None or market.closes is None:
+            return None
+        later = [closes for _, (_, _, closes) in market.edits if closes is not None]
+        return max(first, *map(_moment_of, [market.closes, *later]))
 
     def _note_closes(self) -> None:
         """Note when new markets close: a fault may close one before that."""

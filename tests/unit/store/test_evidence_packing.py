@@ -224,6 +224,26 @@ async def test_a_copy_of_other_evidence_is_kept_and_a_new_one_begun(
     assert copy_new_evidence(older, at=LATER) == 0
 
 
+async def test_a_copy_that_lost_something_is_kept_and_made_anew(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
+) -> None:
+    first, second, third = [await _forecast(ledger_fixture, key, make_step) for key in ("rain", "hail", "snow")]
+    await _pack(ledger_fixture)
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 3
+    current, scopes = (
+        evidence_copy_path(ledger_fixture.path),
+        "select scope from bundle where scope <> '' order by scope",
+    )
+    with closing(sqlite3.connect(current)) as copy, copy:
+        # Not the newest: what is new is copied by its number, so this one would never come back.
+        copy.execute("delete from bundle where scope = ?", [second])
+    assert copy_new_evidence(ledger_fixture.path, at=LATER) == 3
+    (aside,) = set(find_evidence_copies(ledger_fixture.path)) - {current}
+    assert _rows(current, scopes) == sorted([(first,), (second,), (third,)])
+    assert _rows(aside, scopes) == sorted([(first,), (third,)])
+    assert copy_new_evidence(ledger_fixture.path, at=LATER) == 0
+
+
 async def test_a_restore_gives_back_the_ledger_with_its_evidence(
     ledger_fixture: LedgerFixture,
     make_step: Callable[..., Step],
