@@ -141,14 +141,17 @@ async def remove_evidence(
 
 
 def remove_copied_evidence(copy: Path, scopes: Sequence[str]) -> None:
-    """Delete the same from the copy of the evidence, if there is one; raises StoreError."""
+    """Delete the same from the copy of the evidence, if there is one; raises StoreError.
+
+    What other forecasts use too has a new number in the evidence by now, with which it is copied next.
+    """
     if not copy.exists():
         return
     with translate_errors(copy), closing(open_writer(copy)) as database:
         for scope in scopes:
-            digests, kept = _plan_removal(database, scope)
+            digests, _ = _plan_removal(database, scope)
             with database.atomic():
-                _remove(database, values={"scope": scope}, digests=digests, kept=kept, statements=_EVIDENCE_REMOVALS)
+                _remove(database, values={"scope": scope}, digests=digests, kept=(), statements=_EVIDENCE_REMOVALS)
         while _vacuum_step(database):
             pass
 

@@ -244,6 +244,27 @@ async def test_a_copy_that_lost_something_is_kept_and_made_anew(
     assert copy_new_evidence(ledger_fixture.path, at=LATER) == 0
 
 
+async def test_removing_evidence_from_the_copy_leaves_it_the_copy_of_the_same_evidence(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
+) -> None:
+    for key in ("rain", "hail"):
+        await _forecast(ledger_fixture, key, make_step)
+    await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
+    await _pack(ledger_fixture)
+    copy_new_evidence(ledger_fixture.path, at=NOON)
+    # What runs has documents that are in no copy yet, so the next document gets another number in each file.
+    running = await ledger_fixture.begin(await ledger_fixture.ask("snow"))
+    await ledger_fixture.ledger.recordings.add(running.id, 1, RecordingKey("page", "k"), '"snow"', at=NOON)
+    job = EvidenceContext(path=ledger_fixture.path, ledger=ledger_fixture.ledger, clock=FakeClock(LATER))
+    assert await remove_old_evidence(job, before=NOON + timedelta(days=1)) == 1
+    # The text that both forecasts use, and the lesson of the removed one.
+    assert copy_new_evidence(ledger_fixture.path, at=LATER) == 2
+    copy = evidence_copy_path(ledger_fixture.path)
+    assert find_evidence_copies(ledger_fixture.path) == [copy]
+    shared = "select b.id, d.digest from evidence_document d join bundle b on b.id = d.bundle where b.scope = ''"
+    assert _rows(copy, shared) == _rows(evidence_path(ledger_fixture.path), shared) != []
+
+
 async def test_a_restore_gives_back_the_ledger_with_its_evidence(
     ledger_fixture: LedgerFixture,
     make_step: Callable[..., Step],
