@@ -102,6 +102,7 @@ from bot.execution.outbox.write_loop import (
     write_in_turn,
     write_receipt,
 )
+from bot.execution.paper.book_market import OrderBookPaperMarket, pay_winning_side
 from bot.execution.paper.forecast_book import PaperForecastBook, forecast_coverage, open_forecast_book
 from bot.execution.paper.paper_book import PaperBook, PaperBookTerms, open_paper_book
 from bot.execution.paper.paper_market import (
@@ -159,6 +160,7 @@ __all__ = [
     "OpenOrder",
     "Order",
     "OrderBook",
+    "OrderBookPaperMarket",
     "OrderBookPlanner",
     "OrderPlan",
     "OrderPlanner",
@@ -215,6 +217,7 @@ __all__ = [
     "open_forecast_book",
     "open_paper_book",
     "other_leg",
+    "pay_winning_side",
     "payoff_scenarios",
     "price_of_yes",
     "read_in_turn",

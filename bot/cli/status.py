@@ -36,6 +36,7 @@ from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.heartbeat import read_heartbeat
 from bot.store.integrity_checks import low_disk_reason
 from bot.store.ledger import LEDGER_FILE, Ledger, open_read_only, state_folder
+from bot.store.model_concurrency import ModelConcurrency
 from bot.store.permissions import SubmissionHalt
 from bot.store.restore import RestoreRecord, lost_ledger_reason, read_restore_mark
 from bot.store.serialization import format_timestamp
@@ -52,6 +53,7 @@ class StatusOverview:
     ``displaced`` says how the state folder was copied or moved, "" if it was not;
     ``low_disk`` why nothing new begins on this disk, "" if enough is free.
     ``halt`` is the disk error that ended the last run, ``restored`` the restore that still holds submissions.
+    ``models`` are those that were asked, with the requests that they get at the same time.
     """
 
     modes: Mapping[str, ExecutionMode]
@@ -67,6 +69,7 @@ class StatusOverview:
     counts: Mapping[str, int] | None
     last_backup: LedgerBackup | None
     failures: RecentFailures | None
+    models: Sequence[ModelConcurrency]
     runs: tuple[JobRunRow, ...]
 
 
@@ -80,6 +83,7 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
     halt: LedgerEvent | None = None
     halts: Sequence[SubmissionHalt] = ()
     failures: RecentFailures | None = None
+    models: Sequence[ModelConcurrency] = ()
     if reason := lost_ledger_reason(path):
         raise StoreError(reason)
     if path.exists():
@@ -87,6 +91,7 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
             counts, runs = await _load_counts(records.ledger, now), tuple(await records.ledger.events.last_runs())
             halt = await records.ledger.events.unresolved_halt()
             halts = await records.ledger.permissions.read(permissions.list_active_halts)
+            models = await records.ledger.model_concurrency.load()
             failures = await read_recent_failures(records.ledger.forecasts.readers, now - RECENT_PERIOD)
     return StatusOverview(
         modes={name: config.mode_of(name) for name in config.venues},
@@ -102,6 +107,7 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
         counts=counts,
         last_backup=copies[0] if copies else None,
         failures=failures,
+        models=models,
         runs=runs,
     )
 
@@ -193,7 +199,17 @@ def _print_status(
     if found.failures is not None:
         for line in filter(None, (failures_summary(found.failures), *step_limit_warnings(found.failures))):
             console.print(f"in the last 24 hours: {line}")
+    for line in concurrency_lines(found.models, running=found.running):
+        console.print(line)
     _print_counts(console, found, now)
+
+
+def concurrency_lines(models: Sequence[ModelConcurrency], *, running: bool) -> Iterator[str]:
+    """Yield a line for each model that was asked: its requests in flight, how many there may be, and why not more."""
+    for one in models:
+        in_flight = f"{one.in_flight} requests in flight, " if running else ""
+        limit = f"at most {int(one.concurrency)} at a time, bounded by {one.reason} (setting: {one.ceiling})"
+        yield f"model {one.model}: {in_flight}{limit}"
 
 
 def _hold_lines(found: StatusOverview, now: datetime) -> Iterator[str]:
@@ -266,6 +282,17 @@ def _status_to_json(found: StatusOverview) -> dict[str, Any]:
         "ledger": str(found.ledger) if found.counts is not None else None,
         "counts": found.counts,
         "failures": None if found.failures is None else _failures_to_json(found.failures),
+        "concurrency": [
+            {
+                "model": one.model,
+                "in_flight": one.in_flight if found.running else 0,
+                "limit": int(one.concurrency),
+                "setting": one.ceiling,
+                "bounded_by": one.reason,
+                "at": format_timestamp(one.at),
+            }
+            for one in found.models
+        ],
         "last_backup": {"path": str(found.last_backup.path), "made_at": format_timestamp(found.last_backup.made_at)}
         if found.last_backup
         else None,

@@ -338,8 +338,8 @@ class ModelSection(ConfigSection):
 class ProviderSection(ConfigSection):
     """How many requests one provider gets, and what it may cost a day."""
 
-    concurrency: int = Field(default=20, ge=1, le=10_000)
-    """Requests at the same time."""
+    concurrency: int = Field(default=1000, ge=1, le=10_000)
+    """Requests at the same time at most; how many fewer is learned from its answers."""
 
     per_minute: int | None = Field(default=None, ge=1)
     """Requests a minute; unset: no limit."""

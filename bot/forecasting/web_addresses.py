@@ -8,8 +8,10 @@ another one inside it, in the many ways of archives, mirrors and redirects.
 import base64
 import re
 import unicodedata
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import ParamSpec, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bot.core.plain_text import strip_invisible
@@ -20,6 +22,8 @@ _LAYERS_OF_ESCAPES = 4
 # More addresses inside one address, or more labels in a row, only serve to exhaust the check.
 _INNER_ADDRESSES = 50
 _LABELS = 40
+_REMEMBERED_TEXTS = 1024
+_REMEMBERED_CHARS = 300
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _NO_CHARACTERS = re.compile(r"[\x00-\x20\x7f-\xa0]+")
 _INNER = re.compile(r"(?:https?:)?//+([^/?#&\s]+[^\s&]*)", re.IGNORECASE)
@@ -60,9 +64,14 @@ class WebAddress:
         pairs = "&".join(f"{name}={value}" for name, value in self.query)
         return f"{self.host}{self.path}?{pairs}" if pairs else f"{self.host}{self.path}"
 
-    def is_on_host(self, host: str) -> bool:
-        """Say whether the address is on that host or on one below it."""
-        return self.host == host or self.host.endswith(f".{host}")
+    def is_on_hosts(self, hosts: frozenset[str]) -> bool:
+        """Say whether the address is on one of these hosts or on one below it."""
+        name = self.host
+        while name not in hosts:
+            _, dot, name = name.partition(".")
+            if not dot:
+                return False
+        return True
 
     def covers(self, other: "WebAddress") -> bool:
         """Say whether the other one is the same page: on the path or below it, with this query at least.
@@ -90,6 +99,26 @@ class WebAddress:
         return WebAddress(host, path, query)
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _remember_short_texts(examine: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Remember what a function found in short texts: each address of a search is examined several times.
+
+    Long texts are examined again, since hostile ones would fill the memory.
+    """
+    remembered = cast("Callable[_P, _R]", lru_cache(_REMEMBERED_TEXTS)(examine))
+
+    @wraps(examine)
+    def examined(*arguments: _P.args, **options: _P.kwargs) -> _R:
+        is_short = len(str(arguments[0])) <= _REMEMBERED_CHARS
+        return remembered(*arguments, **options) if is_short else examine(*arguments, **options)
+
+    return examined
+
+
+@_remember_short_texts
 def parse_address(text: str) -> WebAddress | None:
     """Parse an address, with or without its scheme; None for anything else, or if it is not of the web."""
     if len(text) <= ADDRESS_CHARS and (simple := _SIMPLE.fullmatch(text)) is not None:
@@ -129,18 +158,19 @@ def parse_host(text: str) -> str | None:
     return _to_punycode(name)
 
 
-def find_inner_addresses(text: str) -> Iterator[WebAddress]:
-    """Yield the addresses that an address carries inside, as archives, caches and translators write them."""
+@_remember_short_texts
+def find_inner_addresses(text: str) -> tuple[WebAddress, ...]:
+    """Return the addresses that an address carries inside, as archives, caches and translators write them."""
     rest = _unescape(re.sub(r"^[a-z]+:/*", "", text[:ADDRESS_CHARS].strip(), flags=re.IGNORECASE))
     host, *segments = re.split(r"[/?#&=]+", rest)
     label = host.rpartition("@")[2].partition(".")[0]
     found = (match.group(1) for match in _INNER.finditer(rest))
     anywhere = (match.group() for match in _ANYWHERE.finditer(rest, len(host)))
-    for name in (_undash_host(label), *_path_tails(segments), *found, *anywhere):
-        if _HOSTLIKE.match(name) and (address := parse_address(name)) is not None:
-            yield address
+    names = filter(_HOSTLIKE.match, (_undash_host(label), *_path_tails(segments), *found, *anywhere))
+    return tuple(address for address in map(parse_address, names) if address is not None)
 
 
+@_remember_short_texts
 def is_too_complex(text: str) -> bool:
     """Say whether an address exceeds the limits within which it is searched: it might hold anything."""
     if len(text) > ADDRESS_CHARS:
@@ -152,7 +182,8 @@ def is_too_complex(text: str) -> bool:
     return segments > _INNER_ADDRESSES or any(run.count(".") > _LABELS for run in _RUN.findall(plain))
 
 
-def mentions_host(text: str, hosts: Container[str]) -> bool:
+@_remember_short_texts
+def mentions_host(text: str, hosts: frozenset[str]) -> bool:
     """Say whether an address names one of the hosts, or one below it, at any position and in any usual spelling.
 
     It checks all rows of labels in it without escapes, so that ``x.example`` is found in

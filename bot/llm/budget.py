@@ -127,6 +127,11 @@ class SpendingBudget:
         return self._run_account
 
     @property
+    def has_waiting_requests(self) -> bool:
+        """Whether a request waits for calls under way to cost less than their maximum."""
+        return bool(self._waiters)
+
+    @property
     def day_account(self) -> BudgetAccount:
         """What was spent and reserved today, including other runs."""
         return self._accounts_of_day(self._clock.now()).all

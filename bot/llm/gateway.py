@@ -40,6 +40,7 @@ from bot.llm.call_records import PromptDocumentCache, RequestRecord
 from bot.llm.calls import CostAccounting, ModelCallRequest
 from bot.llm.circuit_breaker import ServerServices
 from bot.llm.deadline import RequestDeadline
+from bot.llm.learned_concurrency import LearnedConcurrency
 from bot.llm.model_health import ModelHealth
 from bot.llm.pricing import ForecastCostEstimator, PriceTable
 from bot.llm.provider_client import ProviderClient
@@ -148,6 +149,7 @@ class LlmGateway:
     accounting: CostAccounting
     health: ModelHealth
     alerts: DailyAlerts
+    learned_concurrency: LearnedConcurrency
     prompt_documents: PromptDocumentCache = field(default_factory=PromptDocumentCache)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
 
@@ -361,7 +363,17 @@ class LlmGateway:
                 if isinstance(error, FALLBACK_ERRORS):
                     return error
                 raise
+            finally:
+                self.save_concurrency()
             return await call.record_answer(settlement)
+
+    def save_concurrency(self, *, now: bool = False) -> None:
+        """Record how many requests each model may get at the same time, if that changed; see ``LearnedConcurrency``."""
+        limits = (
+            (model, queue.limit) for client in self.clients.values() for model, queue in client.queue.models.items()
+        )
+        waits = self.accounting.budget.has_waiting_requests
+        self.learned_concurrency.save_changed(limits, waits_for_budget=waits, now=now)
 
     def _alert_failures(
         self, failed: Sequence[tuple[ModelCallRequest, FoxcastError]], deadline: RequestDeadline, *, answered: bool
@@ -421,16 +433,22 @@ async def open_gateway(
     alerts = DailyAlerts(alert, tasks=tasks, clock=clock)
     services = ServerServices(clock=clock, random=random, alerts=alerts)
     sections = {name: section.providers.get(name, ProviderSection()) for name in providers}
+    learned = LearnedConcurrency(ledger.model_concurrency, clock=clock, tasks=tasks)
+    limits = await learned.load_limits(sections)
+    gateway = LlmGateway(
+        roles=roles,
+        clients={
+            name: ProviderClient(name, llm, sections[name], services=services, limits=limits.get(name))
+            for name, llm in providers.items()
+        },
+        price_table=PriceTable(section.models),
+        accounting=CostAccounting(budget, ledger, tasks=tasks, alerts=alerts, calls_today=calls_today),
+        health=health,
+        alerts=alerts,
+        learned_concurrency=learned,
+    )
     try:
-        yield LlmGateway(
-            roles=roles,
-            clients={
-                name: ProviderClient(name, llm, sections[name], services=services) for name, llm in providers.items()
-            },
-            price_table=PriceTable(section.models),
-            accounting=CostAccounting(budget, ledger, tasks=tasks, alerts=alerts, calls_today=calls_today),
-            health=health,
-            alerts=alerts,
-        )
+        yield gateway
     finally:
+        gateway.save_concurrency(now=True)
         await tasks.wait_for_all()

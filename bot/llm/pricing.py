@@ -197,7 +197,7 @@ class ForecastCostEstimator(CallCostEstimator):
         zero.
         """
         players = [(role, model) for role in self.roles.section.roles for model in self.roles.models(role)]
-        typical = await self.calls.typical_cost(forecaster, players=players)
+        typical = await self.calls.estimate_typical_cost(forecaster, players)
         if typical:
             return typical
         step_usd = await self.step_usd()

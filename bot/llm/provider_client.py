@@ -1,72 +1,35 @@
 """The client of one model provider: a queue with its rate limit, circuit breakers of its servers, and retries."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.config.schema import ProviderSection
+from bot.core.beliefs import ModelUsage
 from bot.core.errors import FoxcastError, MalformedDataError, QuotaExhaustedError, ServiceUnavailableError
-from bot.core.interfaces import Clock, ModelProvider
+from bot.core.interfaces import ModelProvider
 from bot.core.language_models import ModelCompletion, ModelDefaults
+from bot.llm.adaptive_limit import AdaptiveLimit
 from bot.llm.calls import ModelCall
 from bot.llm.circuit_breaker import BreakerPermit, RequestVerdict, ServerServices, ServerState
 from bot.llm.deadline import RequestDeadline
 from bot.llm.providers import (
     describe_foreign_error,
     is_busy,
+    is_overloaded,
     is_unreachable,
     may_be_billed,
     model_location,
     provider_defaults,
+    timed_out,
     was_never_sent,
 )
+from bot.llm.request_queue import ModelQueue, ProviderQueue, RequestResult
 from bot.llm.roles import bare_model_name
 
 if TYPE_CHECKING:
     import numpy as np
-
-MINUTE_S = 60.0
-
-
-class ProviderQueue:
-    """The queue of one provider, with limits of concurrent requests and of requests per minute."""
-
-    def __init__(self, section: ProviderSection, *, clock: Clock) -> None:
-        """Open the queue."""
-        self._slots = asyncio.Semaphore(section.concurrency)
-        self._rate_limiter = None if section.per_minute is None else MinuteRateLimiter(section.per_minute, clock=clock)
-
-    @asynccontextmanager
-    async def request_slot(self) -> AsyncIterator[None]:
-        """Wait for a slot and hold it while entered."""
-        async with self._slots:
-            if self._rate_limiter is not None:
-                await self._rate_limiter.wait_for_turn()
-            yield
-
-
-class MinuteRateLimiter:
-    """At most ``per_minute`` requests in any sixty seconds, also all at once."""
-
-    # Not aiolimiter: it polls, and a simulated clock does not advance while it does.
-    def __init__(self, per_minute: int, *, clock: Clock) -> None:
-        """Start with no request."""
-        self._clock = clock
-        self._sent_at: deque[float] = deque(maxlen=per_minute)
-        self._lock = asyncio.Lock()
-
-    async def wait_for_turn(self) -> None:
-        """Wait until a request may be sent, in order of arrival."""
-        async with self._lock:
-            if len(self._sent_at) == self._sent_at.maxlen:
-                wait_s = self._sent_at[0] + MINUTE_S - self._clock.monotonic()
-                if wait_s > 0:
-                    await self._clock.sleep(wait_s)
-            self._sent_at.append(self._clock.monotonic())
-
 
 # Waits between attempts are drawn from zero to the first wait doubled each time, at most the longest one.
 FIRST_RETRY_WAIT_S = 1.0
@@ -90,14 +53,20 @@ class ProviderClient:
     """
 
     def __init__(
-        self, name: str, provider: ModelProvider, section: ProviderSection, *, services: ServerServices
+        self,
+        name: str,
+        provider: ModelProvider,
+        section: ProviderSection,
+        *,
+        services: ServerServices,
+        limits: Mapping[str, AdaptiveLimit] | None = None,
     ) -> None:
-        """Open the queue."""
+        """Open the queue; ``limits`` are those of models about which something is known."""
         self.name = name
         self.provider = provider
         self._section = section
         self._services = services
-        self._queue = ProviderQueue(section, clock=services.clock)
+        self.queue = ProviderQueue(section, clock=services.clock, limits=limits)
         self._servers: dict[str, ServerState] = {}
         self._server_of_model: dict[str, ServerState] = {}
         self._locations: dict[str, str] = {}
@@ -171,10 +140,10 @@ class ProviderClient:
     async def _attempt(self, call: ModelCall, server: ServerState, deadline: RequestDeadline) -> ModelCompletion:
         while True:
             await server.wait_until_ready(deadline)
-            async with self._queue.request_slot():
+            async with self.queue.request_slot(call.request.model) as queue:
                 permit = await self._acquire_permit(call, server)
                 if permit is not None:
-                    return await self._send(call, server, permit, deadline)
+                    return await self._send_in_slot(call, queue, server, permit, deadline=deadline)
 
     async def _acquire_permit(self, call: ModelCall, server: ServerState) -> BreakerPermit | None:
         """Record the start of a call and return permission to send it, or None if the server became unavailable."""
@@ -187,6 +156,31 @@ class ProviderClient:
         if deadline.has_alternative():
             return call.attempts >= self._section.attempts or not self.is_available(call.request.model)
         return failures >= self._section.attempts
+
+    async def _send_in_slot(
+        self,
+        call: ModelCall,
+        queue: ModelQueue,
+        server: ServerState,
+        permit: BreakerPermit,
+        *,
+        deadline: RequestDeadline,
+    ) -> ModelCompletion:
+        """Send the request, and record what its result says about the limit of requests in flight."""
+        sent_at, result, usage = queue.start_request(), RequestResult.OTHER, None
+        try:
+            completion = await self._send(call, server, permit, deadline)
+            result, usage = RequestResult.ANSWERED, _reported_usage(completion)
+        except FoxcastError as error:
+            result = _error_result(error)
+            raise
+        except asyncio.CancelledError:
+            if deadline.had_fair_share(call.latency_s):
+                result = RequestResult.TIMED_OUT
+            raise
+        finally:
+            queue.end_request(sent_at, result, usage)
+        return completion
 
     async def _send(
         self, call: ModelCall, server: ServerState, permit: BreakerPermit, deadline: RequestDeadline
@@ -243,6 +237,18 @@ class ProviderClient:
             self._jitter = self._services.random.stream("provider", "jitter", self.name)
         ceiling = min(MAX_RETRY_WAIT_S, FIRST_RETRY_WAIT_S * 2.0 ** (failures - 1))
         return float(self._jitter.uniform(0.0, ceiling))
+
+
+def _reported_usage(completion: ModelCompletion) -> ModelUsage:
+    """Return the usage of an answer; whether it has its documented form is checked later."""
+    usage = getattr(completion, "usage", None)
+    return usage if isinstance(usage, ModelUsage) else ModelUsage()
+
+
+def _error_result(error: FoxcastError) -> RequestResult:
+    if is_overloaded(error):
+        return RequestResult.REFUSED
+    return RequestResult.TIMED_OUT if timed_out(error) else RequestResult.OTHER
 
 
 def _error_verdict(error: FoxcastError, permit: BreakerPermit) -> RequestVerdict:

@@ -19,6 +19,8 @@ from bot.core.interfaces import ModelProvider
 from bot.core.language_models import ModelDefaults, SamplingSettings
 from bot.llm.roles import bare_model_name
 
+_OVERLOAD_STATUSES = frozenset({503, 504, 529})
+
 
 def may_be_billed(error: BaseException) -> bool:
     """Return whether the provider may have worked on a request that ended in this error.
@@ -51,6 +53,23 @@ def is_unreachable(error: BaseException) -> bool:
 def is_busy(error: BaseException) -> bool:
     """Return whether a provider asked for a pause, with or without its length: it is available and busy."""
     return isinstance(error, ServiceUnavailableError) and error.retry_after_s is not None
+
+
+def is_overloaded(error: BaseException) -> bool:
+    """Return whether a provider refused a request because there are too many: it asked for a pause, or is overloaded.
+
+    503 and 504 are for that (RFC 9110, sections 15.6.4 and 15.6.5), and 529 is sent by some providers.
+    """
+    if not isinstance(error, ServiceUnavailableError):
+        return False
+    return is_busy(error) or (error.refusal is not None and error.refusal.status in _OVERLOAD_STATUSES)
+
+
+def timed_out(error: BaseException) -> bool:
+    """Return whether a request was sent and got no answer in time."""
+    return isinstance(error, ServiceUnavailableError) and any(
+        isinstance(cause, TimeoutError) for cause in _error_causes(error)
+    )
 
 
 def describe_foreign_error(error: BaseException) -> str:

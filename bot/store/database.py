@@ -175,6 +175,11 @@ def is_halting_error(error: BaseException) -> bool:
     return _primary_error_code(error) in _HALTING_CODES
 
 
+def is_busy_or_interrupted(error: BaseException) -> bool:
+    """Return whether a query was stopped, or another program was in its way: it may succeed with more time."""
+    return _primary_error_code(error) in {sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_BUSY}
+
+
 def _configure_connection(connection: sqlite3.Connection, settings: Sequence[str]) -> Database:
     try:
         # Installed plugins of sqlite-utils must not run on the ledger.

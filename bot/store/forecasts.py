@@ -17,7 +17,7 @@ from bot.core.forecasts import Forecast, ForecasterSetup, Trial
 from bot.core.ids import derive_id
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
-from bot.store.connections import TransactionRunner
+from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.documents import CompressedDocument
 from bot.store.question_history import pin_price, read_question_version
 from bot.store.schedule import NextDueTime, complete_schedule_entry
@@ -213,7 +213,7 @@ class ForecastStore:
     """Forecasts with their trials and steps."""
 
     writer: TransactionRunner
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def begin(self, start: ForecastStart) -> RunningForecast:
         """Resume the unfinished forecast of the question, or begin the next revision.
@@ -256,7 +256,7 @@ class ForecastStore:
 
     async def get(self, forecast_id: str) -> Forecast:
         """Return a completed forecast; raises NotFoundError."""
-        found = await self._read("get", forecast_id)
+        found = await self._lookup("get", forecast_id)
         if not found:
             message = f"no completed forecast {forecast_id} in the ledger"
             raise NotFoundError(message)
@@ -268,12 +268,12 @@ class ForecastStore:
 
     async def latest(self, ref: QuestionRef, forecaster: str) -> Forecast | None:
         """Return the newest completed forecast."""
-        found = await self._read("latest", str(ref), forecaster)
+        found = await self._lookup("latest", str(ref), forecaster)
         return found[0] if found else None
 
     async def history(self, ref: QuestionRef) -> list[Forecast]:
         """Return all completed forecasts of a question, oldest first."""
-        return await self._read("history", str(ref))
+        return await self._lookup("history", str(ref))
 
     async def undecided(self, limit: int) -> list[Forecast]:
         """Return completed forecasts without a decision, oldest first."""
@@ -306,6 +306,9 @@ class ForecastStore:
     async def count(self) -> int:
         """Return the number of completed forecasts."""
         return await self.readers.run(lambda database: int(database.execute(_COUNT_FORECASTS).fetchone()[0]))
+
+    async def _lookup(self, name: str, *values: object) -> list[Forecast]:
+        return await self.readers.lookup(lambda database: _read_forecasts(database, name, values))
 
     async def _read(self, name: str, *values: object) -> list[Forecast]:
         return await self.readers.run(lambda database: _read_forecasts(database, name, values))

@@ -15,7 +15,7 @@ from bot.core.forecasts import Trial
 from bot.core.learning import LESSON_ACTION, FittedParameters, ResolvedForecast, UnresolvedNote
 from bot.core.outcomes import Resolution
 from bot.core.questions import QuestionRef
-from bot.store.connections import TransactionRunner
+from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.documents import CompressedDocument, compress_document, get_document, put_document
 from bot.store.evidence import EvidenceReader
 from bot.store.question_history import read_question_version
@@ -71,6 +71,7 @@ where s.action = '{LESSON_ACTION}' and f.forecaster = :forecaster and f.made_at 
   and not exists (select 1 from current_resolution r where r.ref = f.ref and r.resolved_at < :before)
 order by f.made_at desc, f.id, s.trial, s.number limit :limit
 """  # noqa: S608 - made of constants
+_ANY_NOTE = f"select 1 from step where action = '{LESSON_ACTION}' limit 1"  # noqa: S608 - a constant
 
 
 def read_unresolved_notes(
@@ -190,7 +191,7 @@ class LearningStore:
     """Fitted parameters with their provenance, never changed."""
 
     writer: TransactionRunner
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def record(self, fitted: FittedParameters, at: datetime) -> str:
         """Store parameters and return their digest, which forecasts refer to; repeating it changes nothing."""
@@ -218,6 +219,8 @@ class LearningStore:
 
     async def read_unresolved_notes(self, forecaster: str, *, before: datetime, running: str) -> list[UnresolvedNote]:
         """Return the newest notes of a forecaster on questions that were open before that time."""
+        if not await self.readers.lookup(lambda database: database.execute(_ANY_NOTE).fetchone()):
+            return []
         return await self.readers.run(
             lambda database: read_unresolved_notes(database, forecaster, before=before, running=running)
         )

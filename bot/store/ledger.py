@@ -17,7 +17,7 @@ from bot.store import audit_log
 from bot.store.accounts import AccountReadingStore, ProfitStore
 from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
-from bot.store.connections import LedgerWriter, ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
+from bot.store.connections import LedgerReaders, LedgerWriter, ReaderPool, ReadOnlyWriter, WriterThread
 from bot.store.database import DiskReserve, open_reader
 from bot.store.decisions import DecisionSnapshotReader
 from bot.store.event_log import EventLog
@@ -29,6 +29,7 @@ from bot.store.integrity_checks import run_quick_check
 from bot.store.learning import LearningStore
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
 from bot.store.model_calls import ModelCallStore, ModelPerformanceStore
+from bot.store.model_concurrency import ModelConcurrencyStore
 from bot.store.permissions import PermissionStore
 from bot.store.question_history import QuestionHistoryReader
 from bot.store.question_pairs import QuestionPairStore
@@ -66,6 +67,7 @@ class Ledger:
     recordings: RecordingStore
     calls: ModelCallStore
     model_performance: ModelPerformanceStore
+    model_concurrency: ModelConcurrencyStore
     rates: LedgerRateUsageStore
     permissions: PermissionStore
     readings: AccountReadingStore
@@ -175,7 +177,7 @@ def _require_current_schema(database: Database) -> None:
         raise StoreError(message)
 
 
-def _build_ledger(writer: LedgerWriter, readers: TransactionRunner) -> Ledger:
+def _build_ledger(writer: LedgerWriter, readers: LedgerReaders) -> Ledger:
     return Ledger(
         documents=DocumentStore(writer, readers),
         questions=QuestionStore(writer, readers),
@@ -192,6 +194,7 @@ def _build_ledger(writer: LedgerWriter, readers: TransactionRunner) -> Ledger:
         recordings=RecordingStore(writer, readers),
         calls=ModelCallStore(writer, readers),
         model_performance=ModelPerformanceStore(writer, readers),
+        model_concurrency=ModelConcurrencyStore(writer, readers),
         rates=LedgerRateUsageStore(writer, readers),
         permissions=PermissionStore(writer, readers),
         readings=AccountReadingStore(writer, readers),

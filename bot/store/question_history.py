@@ -12,7 +12,7 @@ from bot.core.errors import NotFoundError
 from bot.core.ids import sha256_hex
 from bot.core.predictions import Prediction
 from bot.core.questions import CrowdForecast, Question, QuestionRef
-from bot.store.connections import TransactionRunner
+from bot.store.connections import LedgerReaders
 from bot.store.serialization import (
     QUESTION,
     JsonSerializer,
@@ -288,12 +288,12 @@ class QuestionTimeline:
 class QuestionHistoryReader:
     """Reads questions as they were known before a given time."""
 
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def is_only_question(self, ref: QuestionRef, *, before: datetime) -> bool:
         """Return whether no other question was known."""
         values = {"ref": str(ref), "before": format_timestamp(before)}
-        return not await self.readers.run(
+        return not await self.readers.lookup(
             lambda database: database.execute(_OTHER_QUESTION_EXISTS, values).fetchone()[0]
         )
 
@@ -310,7 +310,7 @@ class QuestionHistoryReader:
     async def has_changed(self, ref: QuestionRef, *, before: datetime) -> bool:
         """Return whether a question had a second version or a second price."""
         values = {"ref": str(ref), "before": format_timestamp(before)}
-        return bool(await self.readers.run(lambda database: database.execute(_HAS_CHANGED, values).fetchone()[0]))
+        return bool(await self.readers.lookup(lambda database: database.execute(_HAS_CHANGED, values).fetchone()[0]))
 
     async def past(self, ref: QuestionRef, *, before: datetime) -> QuestionTimeline:
         """Return the history of a question; empty if it was not known."""
@@ -319,12 +319,12 @@ class QuestionHistoryReader:
 
     async def forecast_reason(self, forecast: str) -> str:
         """Return why a forecast was begun; empty for an unknown forecast."""
-        row = await self.readers.run(lambda database: database.execute(_FORECAST_REASON, [forecast]).fetchone())
+        row = await self.readers.lookup(lambda database: database.execute(_FORECAST_REASON, [forecast]).fetchone())
         return str(row[0]) if row else ""
 
     async def crowd_of(self, forecast: str) -> Prediction | None:
         """Return the prediction of the crowd at the start of a forecast, if any."""
-        row = await self.readers.run(lambda database: database.execute(_FORECAST_CROWD, [forecast]).fetchone())
+        row = await self.readers.lookup(lambda database: database.execute(_FORECAST_CROWD, [forecast]).fetchone())
         return unpack_prediction(*row) if row else None
 
     async def clairvoyant_forecasts(self, ref: QuestionRef) -> frozenset[str]:

@@ -17,7 +17,7 @@ from bot.core.ids import derive_id, sha256_hex
 from bot.core.learning import ResolvedForecast
 from bot.core.predictions import ChoicePrediction, ChoiceShape, Prediction, prediction_mismatch
 from bot.core.questions import Question, QuestionRef
-from bot.store.connections import TransactionRunner
+from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.question_history import SELECT_QUESTION_VERSION, question_from_row
 from bot.store.questions import IS_OPEN_QUESTION, read_current_question
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list, unpack_prediction
@@ -183,7 +183,7 @@ class QuestionPairStore:
     """Pairs in the ledger."""
 
     writer: TransactionRunner
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def open_questions(self, venue: str, *, now: datetime, limit: int) -> list[Question]:
         """Return the open questions of a venue, soonest close first."""
@@ -237,7 +237,7 @@ class QuestionPairStore:
 
     async def price_before(self, ref: QuestionRef, before: datetime) -> Prediction | None:
         """Return the newest price of a question that was known before a moment."""
-        found = await self.readers.run(lambda database: _read_price(database, ref, before))
+        found = await self.readers.lookup(lambda database: _read_price(database, ref, before))
         return None if found is None else unpack_prediction(found[1], found[2])
 
     async def paired_prices(self, question: Question, *, use: PairUse, before: datetime) -> list[PairedPrice]:
@@ -245,7 +245,7 @@ class QuestionPairStore:
 
         The pair was accepted before it too, neither text has changed since, and the other question was open.
         """
-        return await self.readers.run(lambda database: read_paired_prices(database, question, use, before))
+        return await self.readers.lookup(lambda database: read_paired_prices(database, question, use, before))
 
     async def resolved_prices(self, pasts: Sequence[ResolvedForecast], *, use: PairUse) -> list[list[PairedPrice]]:
         """Return for each resolved forecast the prices elsewhere that were known at its cutoff."""

@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from bot.core.errors import NotFoundError
 from bot.core.outcomes import BinaryOutcome, NumericOutcome, Outcome, Resolution
 from bot.core.questions import CrowdForecast, Question, QuestionRef
-from bot.store.connections import TransactionRunner
+from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.question_history import (
     SELECT_QUESTION_VERSION,
     question_from_row,
@@ -177,7 +177,7 @@ class QuestionStore:
     """All questions ever seen, with their history."""
 
     writer: TransactionRunner
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def record(
         self, questions: Sequence[Question], *, seen_at: datetime, by_writer: bool = False
@@ -210,11 +210,17 @@ class QuestionStore:
 
     async def get(self, ref: QuestionRef) -> Question:
         """Return the current version of a question with its newest crowd; raises NotFoundError with similar ones."""
-        return await self.readers.run(lambda database: read_current_question(database, ref))
+        row = await self.readers.lookup(lambda database: database.execute(_CURRENT_QUESTION, [str(ref)]).fetchone())
+        if row is None:
+            raise await self.readers.run(lambda database: _question_not_found(database, ref))
+        return question_from_row(row)
 
     async def current_version(self, ref: QuestionRef) -> str:
         """Return the digest of the current version; raises NotFoundError with similar ones."""
-        return await self.readers.run(lambda database: _read_current_version(database, ref))
+        row = await self.readers.lookup(lambda database: database.execute(_CURRENT_VERSION, [str(ref)]).fetchone())
+        if row is None:
+            raise await self.readers.run(lambda database: _question_not_found(database, ref))
+        return str(row[0])
 
     async def search(self, text: str, *, limit: int = 20) -> list[QuestionRow]:
         """Return questions whose id starts with the text, whose key contains it, or whose title has all its words."""
@@ -297,13 +303,6 @@ def _count_questions(database: Database) -> int:
     return int(database.execute(_COUNT_QUESTIONS).fetchone()[0])
 
 
-def _read_current_version(database: Database, ref: QuestionRef) -> str:
-    row = database.execute(_CURRENT_VERSION, [str(ref)]).fetchone()
-    if row is None:
-        raise _question_not_found(database, ref)
-    return str(row[0])
-
-
 def _question_not_found(database: Database, ref: QuestionRef) -> NotFoundError:
     refs = [known for (known,) in database.execute(_REFS_OF_VENUE, [ref.venue])]
     near = difflib.get_close_matches(str(ref), refs, n=3)
@@ -375,7 +374,7 @@ class ResolutionStore:
     """Outcomes of targets."""
 
     writer: TransactionRunner
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def record(self, resolutions: Sequence[Resolution], *, seen_at: datetime) -> UpsertResult:
         """Store new resolutions: a row is added if outcome or time differ from the current one.
@@ -393,7 +392,7 @@ class ResolutionStore:
 
     async def current(self, ref: QuestionRef) -> tuple[Resolution, ...]:
         """Return the current resolutions, by target."""
-        return await self.readers.run(lambda database: _read_resolutions(database, _CURRENT_RESOLUTIONS, ref))
+        return await self.readers.lookup(lambda database: _read_resolutions(database, _CURRENT_RESOLUTIONS, ref))
 
     async def resolved_in_batches(self, venue: str, refs: Collection[QuestionRef]) -> set[tuple[QuestionRef, str]]:
         """Return the targets with a current outcome, void ones excluded, in the batches of the given questions."""

@@ -416,6 +416,14 @@ _CALLS = (
 ) strict
 """,
     "create index demotion_by_end on demotion (until)",
+    """create table model_concurrency (
+  model text primary key,
+  at text not null,
+  concurrency real not null check (concurrency >= 1),
+  ceiling integer not null check (ceiling >= 1),
+  reason text not null
+) strict
+""",
 )
 _JOURNAL = (
     """create table event (

@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from bot.core.beliefs import Step
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.forecasts import ForecasterSetup, Trial, TrialEnd
-from bot.store.connections import TransactionRunner
+from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.documents import (
     JSON_MEDIA_TYPE,
     MISSING_DOCUMENTS,
@@ -242,6 +242,7 @@ _KNOWN_RESPONSE = """
 select answer from recording
 where scope = :scope and trial = :trial and kind = :kind and key = :key and nth = :nth
 """
+_ANY_RECORDING = "select 1 from recording where scope = :scope and trial = :trial limit 1"
 _RECORDINGS_OF_TRIAL = """
 select kind, key, nth, answer from recording
 where scope = :scope and trial = :trial and (:kinds is null or kind in (select value from json_each(:kinds)))
@@ -271,7 +272,7 @@ class RecordingStore:
     """The recordings of all trials; ``scope`` is the id of a forecast or of a backtest."""
 
     writer: TransactionRunner
-    readers: TransactionRunner
+    readers: LedgerReaders
 
     async def read_trial(
         self, scope: str, trial: int, kinds: Collection[str] | None = None
@@ -281,6 +282,8 @@ class RecordingStore:
         Raises StoreError for a damaged one.
         """
         values = {"scope": scope, "trial": trial, "kinds": None if kinds is None else to_json_list(kinds)}
+        if not await self.readers.lookup(lambda database: database.execute(_ANY_RECORDING, values).fetchone()):
+            return {}
         return await self.readers.run(lambda database: _read_trial(database, values))
 
     async def add(self, scope: str, trial: int, key: RecordingKey, body: str, *, at: datetime) -> str:

@@ -19,6 +19,9 @@ log = structlog.get_logger(__name__)
 
 MAX_RESPONSE_BYTES = 60_000_000
 MAX_TICKERS_PER_REQUEST = 100
+MAX_PAGE_SIZE = 1000
+# Events have some hundred markets at most.
+MAX_ARCHIVE_PAGES = 5
 SERIES_CACHE_S = 3600.0
 # A version in another language would be another question.
 REQUEST_HEADERS = {"User-Agent": "foxcast", "Accept": "application/json", "Accept-Language": "en"}
@@ -73,10 +76,28 @@ class KalshiClient:
             answer = await self._get(f"historical/{path}")
         return _record(answer, "market", path)
 
-    async def has_archived_markets(self, event: str) -> bool:
-        """Return whether markets of an event were archived, which its own list leaves out."""
-        path = "historical/markets"
-        return bool(_records(await self._get(path, {"event_ticker": event, "limit": 1}), "markets", path))
+    async def archived_markets(self, event: str) -> Sequence[JsonRecord]:
+        """Return the archived markets of an event, which its own list leaves out.
+
+        Raises MalformedDataError for a list of other events, or without an end: a winner may be missing from it.
+        """
+        path, found = "historical/markets", dict[str, JsonRecord]()
+        query: dict[str, str | int] = {"event_ticker": event, "limit": MAX_PAGE_SIZE}
+        for _ in range(MAX_ARCHIVE_PAGES):
+            answer = await self._get(path, query)
+            for record in _records(answer, "markets", path):
+                if record.get("event_ticker") != event:
+                    message = f"{path}: a market of {record.get('event_ticker')!r:.60} in the list of {event}"
+                    raise MalformedDataError(message)
+                found[str(record.get("ticker", ""))] = record
+            cursor = answer.get("cursor")
+            if not cursor:
+                return tuple(found.values())
+            if not isinstance(cursor, str) or cursor == query.get("cursor"):
+                break
+            query["cursor"] = cursor
+        message = f"{path}: the list of {event} has no end"
+        raise MalformedDataError(message)
 
     async def markets(self, tickers: Iterable[str]) -> dict[str, JsonRecord]:
         """Return markets by ticker, in any state; archived ones are missing."""

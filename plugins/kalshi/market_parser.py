@@ -4,8 +4,8 @@ Prices are dollars of a contract of 1 dollar. A record with an unknown word or a
 MalformedDataError, and the caller leaves that record out. Source: docs/facts/kalshi.md#market-fields.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 
@@ -104,6 +104,12 @@ class KalshiEvent:
         multiplier = series.fees.multiplier if self.fee_multiplier is None else self.fee_multiplier
         return KalshiFeeTerms(type=self.fee_type or series.fees.type, multiplier=multiplier)
 
+    def with_markets(self, records: Iterable[JsonRecord]) -> "KalshiEvent":
+        """Return the event with these markets too, where it does not have them."""
+        known = {market.ticker for market in self.markets}
+        markets, complaints = _parse_markets(one for one in records if one.get("ticker") not in known)
+        return replace(self, markets=(*self.markets, *markets), complaints=(*self.complaints, *complaints))
+
 
 def parse_series(record: JsonRecord) -> KalshiSeries:
     """Parse a series; raises MalformedDataError."""
@@ -124,13 +130,7 @@ def parse_event(record: JsonRecord) -> KalshiEvent:
     if not isinstance(exclusive, bool) or not isinstance(children, list):
         message = f"{ticker}: mutually_exclusive or the markets are missing"
         raise MalformedDataError(message)
-    markets: list[KalshiMarket] = []
-    complaints: list[str] = []
-    for child in children:
-        try:
-            markets.append(parse_market(child if isinstance(child, Mapping) else {}))
-        except MalformedDataError as error:
-            complaints.append(str(error))
+    markets, complaints = _parse_markets(children)
     return KalshiEvent(
         ticker=ticker,
         series=_required_text(record, "series_ticker", ticker),
@@ -140,9 +140,21 @@ def parse_event(record: JsonRecord) -> KalshiEvent:
         sources=_source_lines(record),
         fee_type=_text(record, "fee_type_override"),
         fee_multiplier=_plain_number(record.get("fee_multiplier_override")),
-        markets=tuple(markets),
-        complaints=tuple(complaints),
+        markets=markets,
+        complaints=complaints,
     )
+
+
+def _parse_markets(records: Iterable[object]) -> tuple[tuple[KalshiMarket, ...], tuple[str, ...]]:
+    """Return the markets that can be read, and complaints about the others."""
+    markets: list[KalshiMarket] = []
+    complaints: list[str] = []
+    for record in records:
+        try:
+            markets.append(parse_market(record if isinstance(record, Mapping) else {}))
+        except MalformedDataError as error:
+            complaints.append(str(error))
+    return tuple(markets), tuple(complaints)
 
 
 def parse_market(record: JsonRecord) -> KalshiMarket:

@@ -24,6 +24,7 @@ from bot.api import (
     Outcome,
     Question,
     QuestionRef,
+    RequestRejectedError,
     Target,
     VoidOutcome,
 )
@@ -203,6 +204,16 @@ def event_outcome(event: KalshiEvent) -> Outcome | None:
         ticker: Decimal(1) if market.result == "yes" else market.value or Decimal(0) for ticker, market in final.items()
     }
     return VoidOutcome(f"{len(won)} outcomes won" if len(won) > 1 else SCALAR_REASON, _shares(paid))
+
+
+def contract_tickers(question: Question) -> dict[str, str]:
+    """Return the market of each option; raises RequestRejectedError for a question that names none."""
+    try:
+        tickers = json.loads(question.facts["tickers"])
+        return {str(option): str(ticker) for option, ticker in tickers.items()}
+    except (KeyError, ValueError, AttributeError) as error:
+        message = f"{question.ref} names no markets that can be traded"
+        raise RequestRejectedError(message) from error
 
 
 def winning_ticker(outcome: ChoiceOutcome) -> str | None:

@@ -30,6 +30,7 @@ from plugins.kalshi.api_client import KalshiClient
 from plugins.kalshi.market_parser import (
     SETTLING_STATUSES,
     JsonRecord,
+    KalshiEvent,
     KalshiMarket,
     KalshiSeries,
     parse_event,
@@ -119,13 +120,14 @@ class KalshiReader:
     ) -> tuple[Outcome, tuple[KalshiMarket, ...]] | None:
         if key.startswith(EVENT_PREFIX):
             event = parse_event(await self._client.event(key.removeprefix(EVENT_PREFIX)))
-            if event.complaints:
-                raise MalformedDataError(event.complaints[0])
-            outcome, markets = event_outcome(event), event.markets
+            outcome = _readable_outcome(event)
             has_winner = isinstance(outcome, ChoiceOutcome) and outcome.option != NONE_OPTION
-            if outcome is not None and not has_winner and await self._client.has_archived_markets(event.ticker):
-                message = f"{key}: no market that is listed won, and others were archived: look up which one won"
-                raise MalformedDataError(message)
+            if not has_winner and (outcome is not None or not event.markets):
+                # What is missing from its list may have won.
+                archived = await self._client.archived_markets(event.ticker)
+                event = event.with_markets(archived)
+                outcome = _readable_outcome(event)
+            markets = event.markets
         else:
             market = parse_market(listed[key] if key in listed else await self._client.market(key))
             outcome, markets = market_outcome(market), (market,)
@@ -197,6 +199,13 @@ class KalshiReader:
         if time_left < timedelta(hours=settings.ends_after_h):
             return "ends too soon"
         return "ends too late" if time_left > timedelta(days=settings.ends_within_d) else None
+
+
+def _readable_outcome(event: KalshiEvent) -> Outcome | None:
+    """Return the outcome of an event; raises MalformedDataError if one of its markets cannot be read."""
+    if event.complaints:
+        raise MalformedDataError(event.complaints[0])
+    return event_outcome(event)
 
 
 def _parse_name(name: str) -> str:

@@ -61,6 +61,7 @@ from plugins.kalshi.api_client import KalshiClient, build_url
 from plugins.kalshi.market_parser import ACTIVE, ONE, JsonRecord, parse_decimal, parse_market
 from plugins.kalshi.order_books import is_on_grid
 from plugins.kalshi.paper_market import share_payout
+from plugins.kalshi.questions import contract_tickers
 from plugins.kalshi.reader import KalshiReader
 from plugins.kalshi.settings import KalshiSettings
 from plugins.kalshi.signing import KalshiSigner
@@ -141,6 +142,10 @@ class KalshiWriter:
             message = f"{intent.ref}: this venue accepts orders on known questions, not {intent.action}"
             raise RequestRejectedError(message)
         require_matching_terms(order)
+        if contract_tickers(question).get(order.option) != order.contract:
+            what = f"option {order.option!r} of {question.ref}" if order.option else str(question.ref)
+            message = f"{order.contract} is not the market of {what}"
+            raise RequestRejectedError(message)
         try:
             reading = await self._reader.find_question(question.ref.key)
             market = parse_market(await self._client.market(order.contract))

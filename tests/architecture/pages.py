@@ -40,9 +40,14 @@ class DocumentPage:
         """The names of its sections in links, as GitHub makes them."""
         return frozenset(section_anchor(heading) for heading in _HEADING.findall(self.prose))
 
+    @property
+    def all_blocks(self) -> list[tuple[str, str]]:
+        """The fenced blocks in order, each with its language."""
+        return _FENCE.findall(self.text)
+
     def blocks(self, language: str) -> list[str]:
         """Return the fenced blocks of one language."""
-        return [text for kind, text in _FENCE.findall(self.text) if kind == language]
+        return [text for kind, text in self.all_blocks if kind == language]
 
     @property
     def code(self) -> list[str]:

@@ -29,7 +29,7 @@ from tests.architecture.mannerisms import find_mannerisms
 from tests.architecture.pages import DocumentPage, broken_link, load_pages, missing_name
 from tests.architecture.source import ROOT
 
-README_LINES, PAGE_LINES = 200, 250
+README_LINES, PAGE_LINES, TUTORIAL_LINES = 200, 250, 300
 PAGES = load_pages(ROOT)
 BY_PATH = {page.path: page for page in PAGES}
 MODULE_PATH = re.compile(r"(?:bot|plugins|tests)/[\w./-]+")
@@ -64,7 +64,8 @@ def test_readme_is_read_in_ten_minutes_and_each_page_in_one_sitting() -> None:
     assert lines.pop("README.md") <= README_LINES
     # Pages to look things up in, which `make docs` writes.
     assert {lines.pop(f"docs/{name}.md") > PAGE_LINES for name in ("settings", "commands")} == {True}
-    assert {name: count for name, count in lines.items() if count > PAGE_LINES} == {}
+    most = {"docs/venue-tutorial.md": TUTORIAL_LINES, "docs/venue-tutorial-orders.md": TUTORIAL_LINES}
+    assert {name: count for name, count in lines.items() if count > most.get(name, PAGE_LINES)} == {}
 
 
 def test_every_link_leads_somewhere() -> None:
@@ -200,7 +201,9 @@ def test_every_make_target_that_is_shown_exists() -> None:
 
 def config_blocks() -> list[Any]:
     """Return the TOML blocks that are configurations, each with the page that shows it."""
-    pages = [page for page in PAGES if page.name != "docs/writing-a-plugin.md"]
+    # Other pages configure plugins that a reader writes; tests of their own execute them.
+    written = {f"docs/{name}.md" for name in ("writing-a-plugin", "venue-tutorial", "venue-tutorial-orders")}
+    pages = [page for page in PAGES if page.name not in written]
     return [
         pytest.param(block, id=f"{page.name}-{number}")
         for page in pages

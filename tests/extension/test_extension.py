@@ -28,9 +28,10 @@ from bot.plugin_system.discovery import PluginOrigin, discover_plugins
 from bot.plugin_system.registry import HOOK_SPECS, Registry, load_registry
 from bot.testing.clock import START, FakeClock
 from bot.testing.http import FakeHttpClient
+from tests.architecture.pages import DocumentPage
 
 HERE = Path(__file__).resolve().parent
-PAGE = (HERE.parents[1] / "docs" / "writing-a-plugin.md").read_text()
+PAGE = DocumentPage(HERE.parents[1], HERE.parents[1] / "docs" / "writing-a-plugin.md")
 TOKEN = {"FOXCAST_VENUES__LANTERN__SETTINGS__TOKEN": "hush"}
 
 
@@ -63,8 +64,8 @@ def registry_of(folder: Path, text: str) -> Registry:
 
 
 def code(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    return str(block)
+    (block,) = PAGE.blocks(language)
+    return block
 
 
 @pytest.mark.timeout(180)
@@ -141,12 +142,12 @@ def test_the_settings_of_the_page_refuse_what_they_do_not_know(tmp_path: Path) -
 def test_every_hook_has_a_heading_with_its_signature() -> None:
     signatures = re.findall(r"^def (foxcast_.*):$", inspect.getsource(hook_specs), re.MULTILINE)
     assert len(signatures) == len(HOOK_SPECS)
-    assert re.findall(r"^### `(.*)`$", PAGE, re.MULTILINE) == signatures
+    assert re.findall(r"^### `(.*)`$", PAGE.text, re.MULTILINE) == signatures
 
 
 def test_every_table_of_config_is_named() -> None:
     tables = {kind.table for kind in HOOK_SPECS.values() if hasattr(kind, "table")}
-    assert [table for table in sorted(tables) if f"`[{table}.<name>]`" not in PAGE] == []
+    assert [table for table in sorted(tables) if f"`[{table}.<name>]`" not in PAGE.text] == []
 
 
 def test_the_distribution_asks_for_what_it_imports() -> None:

@@ -85,7 +85,7 @@ class BlockedAddresses:
         page = address.page if self.pages else address
         if any(blocked.page.covers(page) for blocked in self.pages):
             return True
-        return any(address.is_on_host(host) for host in self.hosts) and not self._is_named(address)
+        return address.is_on_hosts(self.hosts) and not self._is_named(address)
 
     def _is_named(self, address: WebAddress) -> bool:
         """Say whether it is a named page, or below one that is not just a listing, with the same query.
@@ -115,9 +115,9 @@ def find_blocked_addresses(
         own = [question.url] if question.url else []
         return BlockedAddresses(names, _parse_addresses((*own, *deciding, *find_links(question.background))))
     own_page = parse_address(question.url) if question.url else None
-    blocked = () if own_page is None or not _is_on_hosts(own_page, names) else (own_page,)
+    blocked = () if own_page is None or not own_page.is_on_hosts(names) else (own_page,)
     inner = (address for url in deciding for address in find_inner_addresses(url))
-    named = (address for address in (*_parse_addresses(deciding), *inner) if not _is_on_hosts(address, listed))
+    named = (address for address in (*_parse_addresses(deciding), *inner) if not address.is_on_hosts(listed))
     return BlockedAddresses(names, blocked, tuple(named) if names else ())
 
 
@@ -127,7 +127,3 @@ def _normalize_hosts(hosts: Iterable[str]) -> frozenset[str]:
 
 def _parse_addresses(urls: Iterable[str]) -> tuple[WebAddress, ...]:
     return tuple(address for address in map(parse_address, urls) if address is not None)
-
-
-def _is_on_hosts(address: WebAddress, hosts: frozenset[str]) -> bool:
-    return any(address.is_on_host(host) for host in hosts)

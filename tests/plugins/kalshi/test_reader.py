@@ -24,7 +24,7 @@ from bot.testing.loopback_server import ReceivedRequest, ScriptedResponse
 from plugins.kalshi.questions import NONE_OPTION
 from plugins.kalshi.settings import KalshiSettings
 from tests.plugins.kalshi.conftest import KalshiFixture
-from tests.plugins.kalshi.fake_exchange import PREFIX, FakeKalshiExchange
+from tests.plugins.kalshi.fake_exchange import PREFIX, FakeKalshiExchange, reply
 from tests.plugins.kalshi.records import event, market, quoted, series, settled
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -221,13 +221,44 @@ async def test_an_archived_market_still_has_its_outcome(kalshi: KalshiFixture) -
     assert await kalshi.resolutions("KXNONE-1-A") == {}
 
 
-@pytest.mark.parametrize(("result", "value"), [("yes", "1.0000"), ("scalar", "0.3700"), ("no", "0.0000")])
-async def test_an_event_without_all_its_markets_is_not_said_to_have_no_winner(
-    kalshi: KalshiFixture, result: str, value: str
+@pytest.mark.parametrize(
+    ("result", "value", "outcome"),
+    [
+        ("yes", "1.0000", ChoiceOutcome("Candidate A")),
+        ("scalar", "0.3700", VoidOutcome("settled between yes and no", {A: 0.37})),
+        ("no", "0.0000", ChoiceOutcome(NONE_OPTION)),
+    ],
+)
+@pytest.mark.parametrize("is_all_archived", [False, True])
+async def test_archived_markets_count_for_the_outcome_of_their_event(
+    kalshi: KalshiFixture,
+    result: str,
+    value: str,
+    outcome: Outcome,
+    is_all_archived: bool,  # noqa: FBT001 - a case
 ) -> None:
     others = (settled(market("B"), "no", "0.0000"), settled(market("C"), "no", "0.0000"))
     kalshi.venue.add(race(settled(market("A"), result, value), *others))
+    for letter in "ABC" if is_all_archived else "A":
+        kalshi.venue.archive(f"KXDEMO-26DEC31-{letter}")
+    assert (await kalshi.resolutions(RACE))[RACE].outcome == outcome
+
+
+@pytest.mark.parametrize("fault", ["another event", "no end", "unreadable", "no list"])
+async def test_an_archive_that_cannot_be_read_decides_nothing(kalshi: KalshiFixture, fault: str) -> None:
+    kalshi.venue.add(race(settled(market("A"), "yes", "1.0000"), settled(market("B"), "no", "0.0000")))
     kalshi.venue.archive(A)
+    kalshi.venue.archived[A] |= {"status": "weird"} if fault == "unreadable" else {}
+    pages = {
+        "another event": {"markets": [market("A", "KXOTHER-1")], "cursor": ""},
+        "no end": {"markets": [], "cursor": "again"},
+        "no list": {"cursor": ""},
+    }
+
+    def answer(request: ReceivedRequest) -> ScriptedResponse | None:
+        return reply(pages[fault]) if "/historical/markets?" in request.path and fault in pages else None
+
+    kalshi.venue.override = answer
     assert await kalshi.resolutions(RACE) == {}
 
 

@@ -25,8 +25,9 @@ from plugins.kalshi.signing import load_key
 from plugins.kalshi.writer import write_verdict
 from tests.order_intents import make_intent, seal_and_submit, seal_batch
 from tests.plugins.kalshi.fake_account import KEY, key_text
+from tests.plugins.kalshi.records import WALK_BOOK, event, quoted
 from tests.plugins.kalshi.test_trading import a_purchase
-from tests.plugins.kalshi.writer_fixture import A, WriterFixture, open_writer_fixture
+from tests.plugins.kalshi.writer_fixture import A, B, WriterFixture, open_writer_fixture
 
 YES, NO, BUY, SELL = ContractSide.YES, ContractSide.NO, OrderSide.BUY, OrderSide.SELL
 
@@ -90,6 +91,27 @@ async def test_an_order_that_is_not_what_the_gate_checked_is_refused(
     with pytest.raises(RequestRejectedError, match="does not agree"):
         await seal_batch(live.writer(), question, make_intent(question, changed))
     assert live.account.bodies == []
+
+
+async def test_an_order_on_a_market_of_another_question_or_option_is_refused(live: WriterFixture) -> None:
+    members = quoted("A", "0.5500", "0.5700"), quoted("B", "0.2800", "0.3000")
+    live.kalshi.venue.add(event(*members, number=30, mutually_exclusive=True))
+    questions = await live.kalshi.questions()
+    bought = a_purchase(12.0, 0.57)
+    race, first = questions["event:KXDEMO-26DEC30"], "KXDEMO-26DEC30-A"
+    for question, order in (
+        (questions[A], replace(bought, contract=B)),
+        (questions[A], replace(bought, contract="KXNONE-1-A")),
+        (questions[A], replace(bought, option="Candidate A")),
+        (race, replace(bought, contract=first, option="Candidate B")),
+        (race, replace(bought, contract=first)),
+    ):
+        with pytest.raises(RequestRejectedError, match="is not the market of"):
+            await seal_batch(live.writer(), question, make_intent(question, order))
+    right = replace(bought, contract=first, option="Candidate A")
+    live.kalshi.venue.books[first] = WALK_BOOK
+    _, receipt = await seal_and_submit(live.writer(), race, right)
+    assert (receipt.state, len(live.account.bodies)) == (IntentState.ACKED, 1)
 
 
 async def test_an_id_is_never_used_twice_and_one_that_was_is_looked_for(live: WriterFixture) -> None:

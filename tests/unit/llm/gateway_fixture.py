@@ -23,6 +23,7 @@ from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.model_calls import ModelCallStore, ModelPerformanceStore
+from bot.store.model_concurrency import ModelConcurrencyStore
 from bot.testing.models import ScriptedModelProvider, text_completion
 from tests.ledger_checks import copy_databases
 
@@ -95,6 +96,9 @@ class LedgerWriteTracker:
             documents=DocumentStore(_TrackedRuns(ledger.documents.writer, self), ledger.documents.readers),
             model_performance=ModelPerformanceStore(
                 _TrackedRuns(ledger.model_performance.writer, self), ledger.model_performance.readers
+            ),
+            model_concurrency=ModelConcurrencyStore(
+                _TrackedRuns(ledger.model_concurrency.writer, self), ledger.model_concurrency.readers
             ),
         )
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.config.schema import ProviderSection
-from bot.llm.provider_client import MinuteRateLimiter, ProviderQueue
+from bot.llm.request_queue import MinuteRateLimiter, ProviderQueue
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 
 
@@ -17,7 +17,7 @@ def test_all_of_a_hundred_are_served_five_at_a_time_in_the_order_of_arrival() ->
 
         async def ask(number: int) -> None:
             nonlocal inside, most
-            async with queue.request_slot():
+            async with queue.request_slot("small"):
                 served.append(number)
                 inside += 1
                 most = max(most, inside)
@@ -35,14 +35,14 @@ def test_who_leaves_the_queue_or_its_place_makes_room_at_once() -> None:
         queue = ProviderQueue(ProviderSection(concurrency=1, per_minute=60), clock=clock)
 
         async def hang() -> None:
-            async with queue.request_slot():
+            async with queue.request_slot("small"):
                 await asyncio.Event().wait()
 
         tasks = [asyncio.create_task(hang()) for _ in range(3)]
         await clock.sleep(1)
         for task in tasks:
             task.cancel()
-        async with queue.request_slot():
+        async with queue.request_slot("small"):
             return clock.monotonic()
 
     assert run_in_virtual_time(main) == 1.0

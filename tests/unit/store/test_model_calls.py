@@ -235,6 +235,29 @@ async def test_the_typical_cost_is_that_of_late_not_of_long_ago(ledger_fixture: 
     assert await ledger_fixture.ledger.calls.typical_cost("plain", min_forecasts=6) == (2.0 + 5 * 499.5) / 6
 
 
+async def test_the_estimate_of_a_cost_is_exact_while_calls_are_few_and_then_lags_by_a_twentieth_of_them(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    calls, players = ledger_fixture.ledger.calls, [("forecaster", "prime:big")]
+    await _all_called(ledger_fixture, [(f"s{number}", NOON) for number in range(5)], cost_usd=1.0)
+    (players[0],) = {*ledger_fixture.rows("select role, model from model_call")}
+    assert await calls.estimate_typical_cost("plain", players) == 1.0
+    await _all_called(ledger_fixture, [("six", NOON)], cost_usd=7.0)
+    assert await calls.estimate_typical_cost("plain", players) == 2.0
+    await _all_called(ledger_fixture, [(f"t{number}", NOON) for number in range(994)], cost_usd=2.0)
+    assert await calls.estimate_typical_cost("plain", players) == 2.0
+    await _all_called(ledger_fixture, [(f"u{number}", NOON) for number in range(50)], cost_usd=23.0)
+    assert await calls.typical_cost("plain", players=players) == 3.0
+    assert await calls.estimate_typical_cost("plain", players) == 2.0
+    await _all_called(ledger_fixture, [("v", NOON)], cost_usd=3.0)
+    # Of 1,051 calls 51 are new, fewer than a twentieth.
+    assert await calls.estimate_typical_cost("plain", players) == 2.0
+    await _all_called(ledger_fixture, [(f"w{number}", NOON) for number in range(3)], cost_usd=3.0)
+    assert await calls.estimate_typical_cost("plain", players) == 3.0
+    # Other models have a mean of their own.
+    assert await calls.estimate_typical_cost("plain", [("forecaster", "another")]) is None
+
+
 async def _all_called(ledger_fixture: LedgerFixture, begun: list[tuple[str, datetime]], *, cost_usd: float) -> None:
     calls, settlement = ledger_fixture.ledger.calls, ledger_fixture.settlement(cost_usd, answer='"yes"')
     named = [(f"{scope}, call {number}", scope, at) for number, (scope, at) in enumerate(begun)]

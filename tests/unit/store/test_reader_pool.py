@@ -8,10 +8,11 @@ import pytest
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
-from bot.store.connections import ReaderPool, WriterThread
+from bot.store.connections import LOOKUPS_PER_TURN, ReaderPool, WriterThread
 from bot.store.database import open_writer
 
 COUNT = "select count(*) from note"
+COUNT_TO = "with recursive n (i) as (select 1 union all select i + 1 from n where i < ?) select count(*) from n"
 # Never ends by itself.
 ENDLESS = "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n"
 
@@ -156,3 +157,116 @@ async def test_readers_of_a_missing_file_do_not_open(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no database here"):
         async with ReaderPool(tmp_path / "ledger.db"):
             pass
+
+
+async def test_lookups_see_what_the_writer_acknowledged_and_hold_no_snapshot(path: Path) -> None:
+    async with WriterThread(path) as writer, ReaderPool(path) as readers:
+        for expected in range(2, 60):
+            await writer.run(lambda database: database.execute("insert into note (text) values (hex(zeroblob(2000)))"))
+            assert await readers.lookup(count) == expected
+        with closing(open_writer(path)) as checkpointer:
+            busy, pages, taken = checkpointer.execute("pragma wal_checkpoint(passive)").fetchone()
+    assert busy == 0
+    assert pages == taken > 0
+
+
+async def test_one_lookup_sees_one_moment(path: Path) -> None:
+    async with ReaderPool(path) as readers:
+
+        def look_twice(database: Database) -> tuple[int, int]:
+            first = count(database)
+            with closing(sqlite3.connect(path)) as other, other:
+                other.execute("insert into note (text) values ('x')")
+            return first, count(database)
+
+        assert await readers.lookup(look_twice) == (1, 1)
+        assert await readers.lookup(count) == 2
+
+
+async def test_a_lookup_runs_on_the_loop_and_a_long_one_again_in_a_thread(path: Path) -> None:
+    threads: list[int] = []
+
+    def count_to(limit: int, database: Database) -> int:
+        threads.append(threading.get_ident())
+        return int(database.execute(COUNT_TO, [limit]).fetchone()[0])
+
+    async with ReaderPool(path, limit_s=10.0) as readers:
+        for _ in range(50):
+            assert await readers.lookup(lambda database: count_to(1_000, database)) == 1_000
+        assert set(threads) == {threading.get_ident()}
+        threads.clear()
+        assert await readers.lookup(lambda database: count_to(100_000, database)) == 100_000
+        assert len(threads) == 2
+        assert threads[0] == threading.get_ident() != threads[1]
+        assert await readers.lookup(count) == 1
+
+
+async def test_an_endless_lookup_ends_with_the_time_limit_and_the_loop_turns_meanwhile(path: Path) -> None:
+    async with ReaderPool(path, limit_s=0.3) as readers:
+        looking = asyncio.create_task(readers.lookup(lambda database: database.execute(ENDLESS).fetchone()))
+        turns = 0
+        while not looking.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        with pytest.raises(StoreError, match="took too long"):
+            await looking
+        assert turns > 5
+        assert await readers.lookup(count) == 1
+
+
+async def test_lookups_in_a_row_leave_turns_to_others(path: Path) -> None:
+    async with ReaderPool(path) as readers:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        others = asyncio.create_task(other())
+        for _ in range(10 * LOOKUPS_PER_TURN):
+            await readers.lookup(count)
+        others.cancel()
+        assert turns >= 10
+
+
+async def test_a_lookup_cannot_write_and_raises_what_its_query_raises(path: Path) -> None:
+    async with ReaderPool(path) as readers:
+        with pytest.raises(StoreError, match="cannot be written"):
+            await readers.lookup(lambda database: database.execute("delete from note").rowcount)
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            await readers.lookup(lambda database: database.execute("select * from absent").fetchall())
+        assert await readers.lookup(count) == 1
+    with pytest.raises(StoreError, match="closed"):
+        await readers.lookup(count)
+
+
+async def test_a_lookup_that_finds_the_file_locked_waits_in_a_thread(path: Path) -> None:
+    async with ReaderPool(path) as readers:
+        blocked = [True]
+
+        def busy_at_first(database: Database) -> int:
+            if threading.current_thread() is threading.main_thread() and blocked[0]:
+                (timeout,) = database.execute("pragma busy_timeout").fetchone()
+                assert timeout == 0
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                raise error
+            return count(database)
+
+        assert await readers.lookup(busy_at_first) == 1
+        blocked[0] = False
+        assert await readers.lookup(busy_at_first) == 1
+
+
+async def test_a_lookup_reads_the_attached_database_too(path: Path, tmp_path: Path) -> None:
+    attached = tmp_path / "evidence.db"
+    with closing(open_writer(attached)) as database:
+        database.execute("create table page (id integer primary key) strict")
+        database.execute("insert into page (id) values (7)")
+    async with ReaderPool(path, attached=attached) as readers:
+        rows = await readers.lookup(
+            lambda database: database.execute("select p.id, n.text from page p, note n").fetchall()
+        )
+    assert rows == [(7, "first")]

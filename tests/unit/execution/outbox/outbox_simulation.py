@@ -94,7 +94,7 @@ class InMemoryRuns:
         self._dying.moment()
         return value
 
-    run_halted = run
+    run_halted = lookup = run
 
 
 class CheckedExchange(FakeExchange):

@@ -1,0 +1,64 @@
+"""What was learned about how many requests each model may get at the same time, kept in the ledger across restarts."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+import structlog
+
+from bot.config.schema import ProviderSection
+from bot.core.interfaces import Clock
+from bot.llm.adaptive_limit import AdaptiveLimit, LimitReason
+from bot.llm.background_tasks import BackgroundTasks
+from bot.llm.roles import provider_name
+from bot.store.model_concurrency import ModelConcurrency, ModelConcurrencyStore
+
+log = structlog.get_logger(__name__)
+# Limits change with every round of answers; only so often are they recorded.
+SAVE_INTERVAL = timedelta(seconds=10)
+
+
+class LearnedConcurrency:
+    """The limits of all models of one process."""
+
+    def __init__(self, store: ModelConcurrencyStore, *, clock: Clock, tasks: BackgroundTasks) -> None:
+        """Start with nothing learned; see ``load_limits``."""
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._saved: dict[str, tuple[int, LimitReason]] = {}
+        self._saved_at: datetime | None = None
+
+    async def load_limits(self, sections: Mapping[str, ProviderSection]) -> Mapping[str, Mapping[str, AdaptiveLimit]]:
+        """Return the limits that were learned, by provider and model."""
+        limits: dict[str, dict[str, AdaptiveLimit]] = {}
+        for learned in await self._store.load():
+            if (section := sections.get(provider_name(learned.model))) is not None:
+                limits.setdefault(provider_name(learned.model), {})[learned.model] = AdaptiveLimit(
+                    ceiling=section.concurrency, start=learned.concurrency, reason=_known_reason(learned.reason)
+                )
+        return limits
+
+    def save_changed(
+        self, limits: Iterable[tuple[str, AdaptiveLimit]], *, waits_for_budget: bool, now: bool = False
+    ) -> None:
+        """Record the limits that changed, in the background and not too often; ``now`` for the last time."""
+        at = self._clock.now()
+        # A clock that was set back must not stop the recording.
+        if not now and self._saved_at is not None and timedelta() <= at - self._saved_at < SAVE_INTERVAL:
+            return
+        self._saved_at = at
+        changed = []
+        for model, limit in limits:
+            reason = LimitReason.BUDGET if waits_for_budget else limit.reason
+            if self._saved.get(model) != (limit.limit, reason):
+                self._saved[model] = limit.limit, reason
+                changed.append(
+                    ModelConcurrency(model=model, at=at, concurrency=limit.limit, ceiling=limit.ceiling, reason=reason)
+                )
+        if changed:
+            self._tasks.start_task(self._store.save(changed))
+
+
+def _known_reason(text: str) -> LimitReason:
+    """Return a recorded reason; one of another version counts as none."""
+    return next((reason for reason in LimitReason if reason == text), LimitReason.NOTHING)

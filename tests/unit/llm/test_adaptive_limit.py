@@ -1,0 +1,267 @@
+"""How many requests fly at a provider that works on K at once and refuses the rest with 429, in virtual seconds."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.config.schema import ProviderSection
+from bot.core.beliefs import ModelUsage
+from bot.core.interfaces import Clock
+from bot.llm.adaptive_limit import FIRST_LIMIT, AdaptiveLimit, LimitReason
+from bot.llm.request_queue import ModelQueue, ProviderQueue, RequestResult
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+
+ANSWER_S = 2.0
+REFUSAL_S = 0.05
+
+
+@dataclass
+class LimitedProvider:
+    """Works on ``permitted`` requests at once, whatever the model, and refuses the rest.
+
+    ``answer_s`` returns how long an answer takes, by how many are worked on.
+    """
+
+    clock: Clock
+    permitted: float
+    answer_s: Callable[[int], float] = lambda _: ANSWER_S
+    at_work: int = 0
+    answered: int = 0
+    refused: int = 0
+    most: int = 0
+    # How many requests of each model were answered, and for how long all of them were worked on.
+    by_model: Counter[str] = field(default_factory=Counter)
+    worked_s: float = 0.0
+    draws: random.Random = field(default_factory=lambda: random.Random(1))
+
+    async def complete(self, model: str) -> bool:
+        """Return whether the request was answered."""
+        if self.at_work >= self.permitted:
+            self.refused += 1
+            await self.clock.sleep(REFUSAL_S)
+            return False
+        self.at_work += 1
+        self.most = max(self.most, self.at_work)
+        began = self.clock.monotonic()
+        try:
+            await self.clock.sleep(self.answer_s(self.at_work) * self.draws.uniform(0.8, 1.2))
+        finally:
+            self.at_work -= 1
+            self.worked_s += self.clock.monotonic() - began
+        self.answered += 1
+        self.by_model[model] += 1
+        return True
+
+
+async def send(queue: ProviderQueue, provider: LimitedProvider, model: str) -> None:
+    """Send a request until it is answered, as the client of a provider does."""
+    while True:
+        async with queue.request_slot(model) as slot:
+            sent_at, result = slot.start_request(), RequestResult.OTHER
+            try:
+                result = RequestResult.ANSWERED if await provider.complete(model) else RequestResult.REFUSED
+            finally:
+                slot.end_request(sent_at, result, ModelUsage(tokens_out=100))
+            if result is RequestResult.ANSWERED:
+                return
+        await provider.clock.sleep(0.5)
+
+
+async def keep_busy(queue: ProviderQueue, provider: LimitedProvider, answers: int, *models: str) -> float:
+    """Have more callers than the provider permits until there are so many more answers.
+
+    Return how many requests it worked on at once, on average.
+    """
+    wanted, worked_s, began = provider.answered + answers, provider.worked_s, provider.clock.monotonic()
+
+    async def ask(model: str) -> None:
+        while provider.answered < wanted:
+            await send(queue, provider, model)
+
+    callers = 600 if provider.permitted > 250 else 300
+    tasks = [asyncio.create_task(ask(model)) for model in models or ("small",) for _ in range(callers)]
+    while provider.answered < wanted:
+        await asyncio.wait(tasks, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
+    mean = (provider.worked_s - worked_s) / (provider.clock.monotonic() - began)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    return mean
+
+
+@pytest.mark.parametrize(
+    ("permitted", "answers"), [(1, 60), (3, 80), (10, 150), (33, 400), (50, 600), (200, 2000), (400, 4000)]
+)
+def test_soon_about_as_many_fly_as_the_provider_permits(permitted: int, answers: int) -> None:
+    async def main(clock: VirtualClock) -> tuple[float, int, ModelQueue]:
+        queue = ProviderQueue(ProviderSection(), clock=clock)
+        provider = LimitedProvider(clock, permitted)
+        await keep_busy(queue, provider, answers)
+        provider.refused = 0
+        return await keep_busy(queue, provider, answers), provider.refused, queue.models["small"]
+
+    mean, refused, queue = run_in_virtual_time(main)
+    assert mean >= 0.8 * permitted
+    assert refused <= max(0.1 * answers, 10)
+    assert (queue.limit.reason, 0.5 * permitted <= queue.limit.limit <= permitted + 2) == (LimitReason.RATE_LIMIT, True)
+
+
+def test_it_never_falls_to_one_once_it_was_found() -> None:
+    async def main(clock: VirtualClock) -> int:
+        queue, least = ProviderQueue(ProviderSection(), clock=clock), 1000
+        provider = LimitedProvider(clock, 40)
+        await keep_busy(queue, provider, 400)
+        for _ in range(40):
+            await keep_busy(queue, provider, 50)
+            least = min(least, queue.models["small"].limit.limit)
+        return least
+
+    assert run_in_virtual_time(main) >= 20
+
+
+def test_more_fly_when_the_provider_permits_more_and_fewer_when_it_permits_less() -> None:
+    async def main(clock: VirtualClock) -> list[float]:
+        queue, means = ProviderQueue(ProviderSection(), clock=clock), []
+        provider = LimitedProvider(clock, 20)
+        for permitted in (20, 200, 10):
+            provider.permitted = permitted
+            await keep_busy(queue, provider, 15 * permitted)
+            means.append(await keep_busy(queue, provider, 5 * permitted))
+        return means
+
+    for mean, permitted in zip(run_in_virtual_time(main), (20, 200, 10), strict=True):
+        assert 0.8 * permitted <= mean <= permitted
+
+
+def test_two_models_share_what_the_account_permits() -> None:
+    async def main(clock: VirtualClock) -> tuple[float, Counter[str]]:
+        queue, provider = ProviderQueue(ProviderSection(), clock=clock), LimitedProvider(clock, 60)
+        await keep_busy(queue, provider, 300, "small")
+        await keep_busy(queue, provider, 4000, "small", "large")
+        provider.by_model.clear()
+        return await keep_busy(queue, provider, 1000, "small", "large"), provider.by_model
+
+    mean, answered = run_in_virtual_time(main)
+    assert mean >= 0.8 * 60
+    # The second one began when the first had all that the account permits.
+    assert min(answered["small"], answered["large"]) >= 300
+
+
+def test_a_server_that_only_becomes_slower_gets_few_at_a_time() -> None:
+    """A local server with four places queues the rest: more requests only make each of them wait."""
+
+    async def main(clock: VirtualClock) -> tuple[ModelQueue, list[float]]:
+        queue = ProviderQueue(ProviderSection(), clock=clock)
+        provider = LimitedProvider(clock, float("inf"), answer_s=lambda at_work: max(1.0, at_work / 4))
+        rates = []
+        for _ in range(15):
+            began = clock.monotonic()
+            await keep_busy(queue, provider, 100)
+            rates.append(100 / (clock.monotonic() - began))
+        return queue.models["small"], rates
+
+    queue, rates = run_in_virtual_time(main)
+    assert queue.limit.reason is LimitReason.LATENCY
+    assert 4 <= queue.limit.limit <= 3 * FIRST_LIMIT
+    assert min(rates[5:]) >= 0.8 * 4
+
+
+def test_a_provider_that_is_slow_for_other_reasons_keeps_its_requests() -> None:
+    async def main(clock: VirtualClock) -> float:
+        queue, provider = ProviderQueue(ProviderSection(), clock=clock), LimitedProvider(clock, 100)
+        await keep_busy(queue, provider, 1000)
+        provider.answer_s = lambda _: 5 * ANSWER_S
+        await keep_busy(queue, provider, 2000)
+        return await keep_busy(queue, provider, 1000)
+
+    assert run_in_virtual_time(main) >= 70
+
+
+def test_answers_of_very_different_length_are_no_sign_of_too_many_requests() -> None:
+    async def main(clock: VirtualClock) -> int:
+        queue, draws = ProviderQueue(ProviderSection(concurrency=200), clock=clock), random.Random(1)
+
+        async def ask() -> None:
+            for _ in range(30):
+                async with queue.request_slot("small") as slot:
+                    sent_at, tokens = slot.start_request(), draws.choice([50, 300, 4000])
+                    await clock.sleep((1.0 + tokens / 80) * draws.uniform(0.7, 1.4))
+                    slot.end_request(sent_at, RequestResult.ANSWERED, ModelUsage(tokens_out=tokens))
+
+        await asyncio.gather(*(ask() for _ in range(200)))
+        return queue.models["small"].limit.limit
+
+    assert run_in_virtual_time(main) == 200
+
+
+def test_the_limit_does_not_grow_while_it_is_not_used() -> None:
+    async def main(clock: VirtualClock) -> int:
+        queue, provider = ProviderQueue(ProviderSection(), clock=clock), LimitedProvider(clock, 100)
+        for _ in range(100):
+            await send(queue, provider, "small")
+        return queue.models["small"].limit.limit
+
+    assert run_in_virtual_time(main) == FIRST_LIMIT
+
+
+def test_requests_that_were_refused_together_count_as_one_refusal() -> None:
+    limit = AdaptiveLimit(ceiling=100, start=80, reason=LimitReason.RATE_LIMIT)
+    for others in range(79, 70, -1):
+        limit.record_refusal(sent_at=1.0, now=2.0, in_flight=others)
+    assert limit.limit == 64
+    limit.record_refusal(sent_at=1.0, now=2.1, in_flight=50)
+    assert limit.limit == 50
+    limit.record_refusal(sent_at=1.0, now=2.2, in_flight=3)
+    assert limit.limit == 40
+    limit.record_refusal(sent_at=3.0, now=4.0, in_flight=40)
+    assert limit.limit == 32
+
+
+def test_a_provider_that_takes_nothing_at_all_says_nothing_about_the_number() -> None:
+    limit = AdaptiveLimit(ceiling=100)
+    for sent_at in (1.0, 5.0):
+        for others in range(15, -1, -1):
+            limit.record_refusal(sent_at=sent_at, now=sent_at + 1.0, in_flight=others)
+        assert limit.limit == FIRST_LIMIT
+    limit.record_refusal(sent_at=9.0, now=10.0, in_flight=0)
+    assert limit.limit == FIRST_LIMIT
+
+
+def test_a_time_out_makes_room() -> None:
+    limit = AdaptiveLimit(ceiling=100, start=50, reason=LimitReason.RATE_LIMIT)
+    limit.record_timeout(sent_at=1.0, now=600.0, in_flight=49)
+    limit.record_timeout(sent_at=2.0, now=601.0, in_flight=48)
+    assert (limit.limit, limit.reason) == (40, LimitReason.LATENCY)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 40),
+    st.integers(1, 60),
+    st.lists(st.tuples(st.sampled_from(["small", "large"]), st.floats(0, 5), st.booleans()), min_size=1, max_size=80),
+)
+def test_no_more_than_the_setting_ever_fly(setting: int, permitted: int, asked: list[tuple[str, float, bool]]) -> None:
+    async def main(clock: VirtualClock) -> LimitedProvider:
+        queue = ProviderQueue(ProviderSection(concurrency=setting), clock=clock)
+        provider = LimitedProvider(clock, permitted)
+
+        async def ask(model: str, after_s: float, *, gives_up: bool) -> None:
+            await clock.sleep(after_s)
+            try:
+                async with asyncio.timeout(2.5 if gives_up else None):
+                    await send(queue, provider, model)
+            except TimeoutError:
+                return
+
+        await asyncio.gather(*(ask(model, after_s, gives_up=gives_up) for model, after_s, gives_up in asked))
+        assert [one.in_flight for one in queue.models.values()] == [0] * len(queue.models)
+        return provider
+
+    provider = run_in_virtual_time(main)
+    assert provider.most <= min(setting, permitted)
