@@ -76,6 +76,7 @@ def decoys(tmp_path: Path) -> None:
 def test_the_wheel_has_the_program_and_says_that_it_is_typed(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"foxcast.py", "bot/py.typed", "plugins/py.typed", "plugins/built_in.toml"} <= names
+    assert "bot/cli/plugin_templates/common/pyproject.toml.jinja" in names
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"foxcast.py", "bot", "plugins"}
 
@@ -124,6 +125,19 @@ def test_the_wheel_leads_from_an_empty_folder_to_a_scored_forecast_in_two_comman
     assert (begun.code, "venue forecastbench  answers" in begun.out) == (0, True)
     passed = installed("foxcast", "run", "--once")
     assert (passed.code, passed.err, "baseline: Brier Index" in passed.out) == (0, "", True)
+
+
+@pytest.mark.slow
+def test_a_new_venue_is_installed_and_passes_its_tests(installed: WheelCommand, programs: Path, tmp_path: Path) -> None:
+    assert installed("foxcast", "new", "venue", "kelp").code == 0
+    package = tmp_path / "foxcast-kelp"
+    offline = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation")
+    pip = (sys.executable, "-m", "pip", "--python", programs / "python", "install", *offline, "--editable", package)
+    subprocess.run(pip, check=True, timeout=60)
+    tested = installed("python", "-m", "pytest", "-q", str(package))
+    assert (tested.code, " passed" in tested.out) == (0, True), tested.out
+    listed = installed("foxcast", "--config", str(package / "config.toml"), "plugins")
+    assert (listed.code, "venue kelp (paper, submit, trade)" in listed.out) == (0, True), listed.err
 
 
 @pytest.mark.slow
