@@ -102,7 +102,7 @@ from bot.execution.outbox.write_loop import (
     write_in_turn,
     write_receipt,
 )
-from bot.execution.paper.book_market import OrderBookPaperMarket, pay_winning_side
+from bot.execution.paper.book_market import OrderBookPaperMarket, fill_from_book, pay_winning_side
 from bot.execution.paper.forecast_book import PaperForecastBook, forecast_coverage, open_forecast_book
 from bot.execution.paper.paper_book import PaperBook, PaperBookTerms, open_paper_book
 from bot.execution.paper.paper_market import (
@@ -207,6 +207,7 @@ __all__ = [
     "WriteVerdict",
     "describe_sized_order",
     "detail_suffix",
+    "fill_from_book",
     "find_batch_question",
     "forecast_coverage",
     "has_sale",

@@ -79,6 +79,14 @@ class OrderBook:
         pool = self.bids if side is OrderSide.BUY else self.asks
         return tuple(BookLevel(ONE - price, size) for price, size in pool)
 
+    def sale_price(self, leg: ContractSide, shares: float) -> float | None:
+        """Return the average price if all these shares were sold now; shares beyond the bids count as 0.
+
+        None without bids or shares. Fees are not counted.
+        """
+        bids, held = self.levels(leg, OrderSide.SELL), Decimal(repr(shares))
+        return float(walk_levels(bids, ShareFees(), shares=held).value / held) if bids and held > 0 else None
+
     def to_map(self) -> dict[str, Json]:
         """Return the levels as JSON values, numbers as text so that no digit is lost."""
         return {

@@ -22,7 +22,6 @@ from bot.api import (
 from plugins.kalshi.api_client import KalshiClient, QueryParameters
 from plugins.kalshi.market_parser import ONE, JsonRecord, parse_decimal, parse_decimal_text
 from plugins.kalshi.order_books import parse_book
-from plugins.kalshi.paper_market import mark_position
 from plugins.kalshi.planner import CURRENCY
 from plugins.kalshi.settings import KalshiSettings
 from plugins.kalshi.signing import KalshiSigner
@@ -116,7 +115,7 @@ class KalshiAccountReader:
             leg=position.leg,
             shares=position.shares,
             paid=position.paid,
-            mark=mark_position(book, position),
+            mark=book.sale_price(position.leg, position.shares),
         )
 
 

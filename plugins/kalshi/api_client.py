@@ -35,7 +35,7 @@ class KalshiClient:
     def __init__(
         self, settings: KalshiSettings, http: HttpClient, clock: Clock, signer: KalshiSigner | None = None
     ) -> None:
-        self._settings, self._http, self._clock, self._signer = settings, http, clock, signer
+        self._settings, self._http, self.clock, self._signer = settings, http, clock, signer
         self._series: dict[str, tuple[float, KalshiSeries]] = {}
 
     async def open_events(self, parameters: QueryParameters) -> AsyncIterator[JsonRecord]:
@@ -123,10 +123,10 @@ class KalshiClient:
     async def series(self, ticker: str) -> KalshiSeries:
         """Return a series, read at most once an hour; raises NotFoundError."""
         read_s, known = self._series.get(ticker, (0.0, None))
-        if known is None or self._clock.monotonic() - read_s >= SERIES_CACHE_S:
+        if known is None or self.clock.monotonic() - read_s >= SERIES_CACHE_S:
             path = f"series/{quote(ticker, safe='')}"
             known = parse_series(_record(await self._get(path), "series", path))
-            self._series[ticker] = self._clock.monotonic(), known
+            self._series[ticker] = self.clock.monotonic(), known
         return known
 
     async def series_of_category(self, category: str | None) -> dict[str, KalshiSeries]:
@@ -140,7 +140,7 @@ class KalshiClient:
                 log.warning("a series is skipped", error=str(error))
                 continue
             found[series.ticker] = series
-        now_s = self._clock.monotonic()
+        now_s = self.clock.monotonic()
         self._series |= {ticker: (now_s, series) for ticker, series in found.items()}
         return found
 

@@ -6,7 +6,6 @@ of the other leg are sold first. ``Order.terms`` has ``event``, and as text ``co
 takes it) and ``book_side`` (``bid`` buys YES, ``ask`` sells it). Source: docs/facts/kalshi.md#fees and #orders.
 """
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from bot.api import (
 from plugins.kalshi.api_client import KalshiClient
 from plugins.kalshi.market_parser import ACTIVE, ONE, KalshiMarket, parse_event
 from plugins.kalshi.order_books import COUNT_STEP, fee_rate, is_on_grid, parse_book, taker_fees
+from plugins.kalshi.questions import contract_tickers
 from plugins.kalshi.settings import KalshiSettings
 
 CURRENCY = "USD"
@@ -49,34 +49,17 @@ class KalshiQuotes:
 
     async def read_quotes(self, question: Question) -> Sequence[ContractQuote]:
         """Return the quotes of the markets of a question, a market for each option."""
-        tickers = _tickers(question)
+        tickers = contract_tickers(question)
         state = await read_event_state(self._client, question.facts["event"])
         return [
             ContractQuote(
                 contract=ticker,
                 option=option,
                 price=state.markets[ticker].mid_price(self._max_spread) if ticker in state.markets else None,
-                read_market=partial(self._read_market, state, option, ticker),
+                read_market=partial(read_contract, self._client, state, option, ticker),
             )
             for option, ticker in tickers.items()
         ]
-
-    async def _read_market(self, state: EventState, option: str, ticker: str) -> ContractMarket:
-        market = state.markets.get(ticker)
-        if market is None:
-            message = f"event {state.ticker} has no market {ticker}"
-            raise RequestRejectedError(message)
-        return ContractMarket(
-            contract=ticker,
-            option=option,
-            book=parse_book(await self._client.book(ticker), ticker),
-            fees=taker_fees(state.rate),
-            tick=partial(_price_step, market),
-            lot=COUNT_STEP,
-            min_sale=COUNT_STEP,
-            objection="" if market.status == ACTIVE else f"the market is {market.status}, not open",
-            facts={"event": state.ticker, "rate": str(state.rate)},
-        )
 
 
 def create_planner(settings: KalshiSettings, client: KalshiClient) -> OrderBookPlanner:
@@ -96,6 +79,28 @@ async def read_event_state(client: KalshiClient, ticker: str) -> EventState:
     return EventState(ticker=ticker, markets={market.ticker: market for market in event.markets}, rate=rate)
 
 
+async def read_contract(client: KalshiClient, state: EventState, option: str, ticker: str) -> ContractMarket:
+    """Read the book of a market of an event; raises RequestRejectedError if the event has no such market."""
+    market = state.markets.get(ticker)
+    if market is None:
+        message = f"event {state.ticker} has no market {ticker}"
+        raise RequestRejectedError(message)
+    objection = "" if market.status == ACTIVE else f"the market is {market.status}, not open"
+    if not objection and market.closes_at <= client.clock.now():
+        objection = f"the market is not open: it closed at {market.closes_at:%Y-%m-%d %H:%M} UTC"
+    return ContractMarket(
+        contract=ticker,
+        option=option,
+        book=parse_book(await client.book(ticker), ticker),
+        fees=taker_fees(state.rate),
+        tick=partial(_price_step, market),
+        lot=COUNT_STEP,
+        min_sale=COUNT_STEP,
+        objection=objection,
+        facts={"event": state.ticker, "rate": str(state.rate)},
+    )
+
+
 def _price_step(market: KalshiMarket, yes_price: Decimal) -> Decimal:
     """Return the step at a price of the grid, and one that no price meets for any other."""
     step = next((one.step for one in market.price_ranges if one.start <= yes_price <= one.end), ONE)
@@ -109,16 +114,6 @@ def _order_terms(market: ContractMarket, sized: SizedOrder) -> Mapping[str, Json
         "price": f"{sized.yes_price:.4f}",
         "book_side": "bid" if sized.buys_yes else "ask",
     }
-
-
-def _tickers(question: Question) -> dict[str, str]:
-    """Return the market of each option; raises RequestRejectedError for a question of another version."""
-    try:
-        tickers = json.loads(question.facts["tickers"])
-        return {str(option): str(ticker) for option, ticker in tickers.items()}
-    except (KeyError, ValueError, AttributeError) as error:
-        message = f"{question.ref} names no markets that can be traded"
-        raise RequestRejectedError(message) from error
 
 
 @asynccontextmanager

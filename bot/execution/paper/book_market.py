@@ -12,7 +12,7 @@ from decimal import Decimal
 from bot.core.errors import MalformedDataError, NotFoundError, RequestRejectedError
 from bot.core.interfaces import Clock
 from bot.core.orders import ContractSide, Order, OrderSide, Position, UnpaidOutcome
-from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome, is_withdrawn_outcome
 from bot.execution.book_planner import market_state
 from bot.execution.order_book import BookLevel, levels_within_limit, subtract_consumed, walk_levels
 from bot.execution.order_sizing import ContractMarket, price_of_yes
@@ -25,7 +25,12 @@ _UNREADABLE = (NotFoundError, MalformedDataError, RequestRejectedError)
 
 
 def pay_winning_side(position: Position, outcome: Outcome) -> float | UnpaidOutcome:
-    """Return 1 for a share of the side that came true and 0 for one of the other; a void question is refunded."""
+    """Return 1 for a share of the side that came true and 0 for one of the other.
+
+    A void question is refunded; one whose outcome was withdrawn is open again.
+    """
+    if is_withdrawn_outcome(outcome):
+        return UnpaidOutcome.OPEN
     match outcome:
         case BinaryOutcome(value=value):
             yes = value
@@ -48,28 +53,11 @@ class OrderBookPaperMarket:
 
     async def fill_new_order(self, request: FillRequest) -> FillResult:
         """Fill an order on the book as it is now."""
-        order = request.order
         try:
-            market = await self._read_market(order.contract)
+            market = await self._read_market(request.order.contract)
         except _UNREADABLE as error:
             return FillResult(remainder=RemainderState.DROPPED, why=f"the market cannot be read: {error}")
-        state = market_state(market, self._clock.now())
-        if market.objection or market.book.is_crossed:
-            why = market.objection or "the book is crossed"
-            return FillResult(remainder=RemainderState.DROPPED, why=why, market_state=state)
-        shares, limit = Decimal(repr(order.shares)), Decimal(repr(order.limit))
-        shown = levels_within_limit(market.book.levels(order.leg, order.side), order.side, limit)
-        free = subtract_consumed(shown, _taken_sizes(request.earlier_orders, order, shown))
-        walk = walk_levels(free, market.fees, shares=shares)
-        is_filled = walk.size == shares
-        return FillResult(
-            remainder=RemainderState.FILLED if is_filled else RemainderState.DROPPED,
-            fills=tuple(
-                PaperFill(shares=float(one.size), price=float(one.price), fee=float(one.fee)) for one in walk.fills
-            ),
-            why="" if is_filled else f"{walk.size:f} of {shares:f} shares are offered within {limit:f}",
-            market_state=state,
-        )
+        return fill_from_book(request, market, self._clock.now())
 
     async def fill_resting_order(self, request: FillRequest) -> FillResult | None:
         """Return None: no order rests."""
@@ -84,7 +72,7 @@ class OrderBookPaperMarket:
             except _UNREADABLE:
                 continue
         return {
-            (one.contract, one.leg): _mark_price(markets[one.contract], one)
+            (one.contract, one.leg): markets[one.contract].book.sale_price(one.leg, one.shares)
             for one in positions
             if one.contract in markets
         }
@@ -94,11 +82,25 @@ class OrderBookPaperMarket:
         return self._payout(position, outcome)
 
 
-def _mark_price(market: ContractMarket, position: Position) -> float | None:
-    bids, held = market.book.levels(position.leg, OrderSide.SELL), Decimal(repr(position.shares))
-    if not bids or held <= 0:
-        return None
-    return float(walk_levels(bids, market.fees, shares=held).value / held)
+def fill_from_book(request: FillRequest, market: ContractMarket, now: datetime) -> FillResult:
+    """Return what an order takes of a book at once; the rest is dropped."""
+    order, state = request.order, market_state(market, now)
+    if market.objection or market.book.is_crossed:
+        why = market.objection or "the book is crossed"
+        return FillResult(remainder=RemainderState.DROPPED, why=why, market_state=state)
+    shares, limit = Decimal(repr(order.shares)), Decimal(repr(order.limit))
+    shown = levels_within_limit(market.book.levels(order.leg, order.side), order.side, limit)
+    free = subtract_consumed(shown, _taken_sizes(request.earlier_orders, order, shown))
+    walk = walk_levels(free, market.fees, shares=shares)
+    is_filled = walk.size == shares
+    return FillResult(
+        remainder=RemainderState.FILLED if is_filled else RemainderState.DROPPED,
+        fills=tuple(
+            PaperFill(shares=float(one.size), price=float(one.price), fee=float(one.fee)) for one in walk.fills
+        ),
+        why="" if is_filled else f"{walk.size:f} of {shares:f} shares are offered within {limit:f}",
+        market_state=state,
+    )
 
 
 def _taken_sizes(

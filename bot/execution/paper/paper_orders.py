@@ -137,7 +137,7 @@ def accept_order(database: Database, sealed_order: SealedPaperOrder, tag: str, a
         return known
     order = sealed_order.order
     _cancel_named_orders(database, order, at)
-    reserved = to_millionths_rounded_up(order.cost)  # 0 for a sale
+    reserved = to_millionths_rounded_up(order.cost) if order.side is OrderSide.BUY else 0
     held = to_millionths(order.shares) if order.side is OrderSide.SELL else 0
     why = _shortfall(database, order, reserved, held)
     values = {

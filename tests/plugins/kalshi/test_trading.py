@@ -216,7 +216,7 @@ async def test_what_own_orders_took_is_gone_until_the_level_changes(kalshi: Kals
         assert sum(fill.shares for fill in first.fills) == 12.0
         second = await send(book, "two", order, question.ref)
         assert second.fills == ()
-        assert "nothing was offered within 0.57" in second.detail
+        assert "0 of 12.0 shares are offered within 0.57" in second.detail
         kalshi.venue.books[A] = WALK_BOOK | {"no_dollars": [["0.4300", "13.00"]]}
         third = await send(book, "three", order, question.ref)
         assert sum(fill.shares for fill in third.fills) == 12.0

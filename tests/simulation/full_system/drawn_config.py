@@ -120,8 +120,9 @@ CHANGEABLE = ("caps.", "trading.", "bankroll.", "close_margin_s", "approval_h")
 CHANGEABLE_FOR_ALL = ("policy.", "limits.")
 # One change in so many is of settings that all venues share.
 SHARED_CHANGES = 1 / 3
-# One change in so many excludes questions by words of their titles.
-EXCLUDES, EXCLUDED_NOUNS = 1 / 4, ("lamp", "row", "bridge", "cup", "harbour", "ship", "race")
+# One change in so many excludes questions by so many words of their titles: most questions that were forecast.
+EXCLUDES, EXCLUDED_COUNT = 1 / 4, 5
+EXCLUDED_NOUNS = ("lamp", "row", "bridge", "cup", "harbour", "ship", "race")
 MOST_TRIES = 20
 _LITTLE = 1e-3
 _UNDRAWN = object()
@@ -183,7 +184,7 @@ def draw_change(
     ]
     if live and stream.random() < EXCLUDES:
         venue = sorted(live)[int(stream.integers(len(live)))]
-        words = [f"{noun} {int(stream.integers(8))}" for noun in EXCLUDED_NOUNS]
+        words = [str(noun) for noun in stream.permutation(EXCLUDED_NOUNS)[:EXCLUDED_COUNT]]
         return _changed(tables, ("venues", venue, "exclude", "words"), words)
     if stream.random() < SHARED_CHANGES:
         places = [place for place in places if ".".join((*place[0].key, place[1])).startswith(CHANGEABLE_FOR_ALL)]

@@ -115,8 +115,8 @@ def _question_outcome(state: metaculus_state.FakeMetaculusState, number: int) ->
     return _VenueOutcome(
         since=None if question.resolution is None else question.resolution_set,
         told=_outcome_of_resolution(question.resolution) if question.type == "binary" else None,
-        # The venue does not show the outcome to an account that forecast nothing.
-        shown=any(question.forecasts_of(user.id) for user in state.users.values()),
+        # The venue does not show the outcome to an account that forecast nothing; those of people are not ours.
+        shown=any(question.forecasts_of(user.id) for user in state.users.values() if user.is_bot),
     )
 
 

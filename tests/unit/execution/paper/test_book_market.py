@@ -9,7 +9,7 @@ import pytest
 
 from bot.core.errors import NotFoundError, RequestRejectedError
 from bot.core.orders import ContractSide, Order, OrderSide, Position, UnpaidOutcome
-from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome, VoidOutcome
+from bot.core.outcomes import RESOLUTION_UNDONE, BinaryOutcome, ChoiceOutcome, Outcome, VoidOutcome
 from bot.execution.order_book import OrderBook, ShareFees
 from bot.execution.order_sizing import ContractMarket
 from bot.execution.paper.book_market import OrderBookPaperMarket, pay_winning_side
@@ -130,6 +130,7 @@ async def test_positions_are_marked_at_what_the_bids_bring_and_left_out_if_unrea
         (ChoiceOutcome("dry"), 1.0),
         (ChoiceOutcome("wet"), 0.0),
         (VoidOutcome("cancelled"), UnpaidOutcome.REFUND),
+        (VoidOutcome(RESOLUTION_UNDONE), UnpaidOutcome.OPEN),
     ],
 )
 def test_the_side_that_came_true_is_paid(outcome: Outcome, yes: float | UnpaidOutcome) -> None:

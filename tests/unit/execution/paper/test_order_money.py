@@ -105,6 +105,16 @@ async def test_a_market_that_sells_more_than_the_order_is_at_fault(tmp_path: Pat
         assert await paper.shares() == {("rain", "yes"): 10.0}
 
 
+async def test_a_sale_that_names_a_cost_reserves_no_cash(tmp_path: Path) -> None:
+    async with open_paper_book_fixture(
+        tmp_path, FakePaperMarket(prices={"rain": 0.4}, resting_time=HOUR), cash=4.0
+    ) as paper:
+        await paper.send("one", order(10.0, 0.4))
+        receipt = await paper.send("two", order(10.0, 0.9, side=OrderSide.SELL, cost=50.0))
+        assert receipt.state is IntentState.ACKED
+        assert [one.reserves for one in (await paper.book.account()).orders] == [0.0]
+
+
 async def test_a_sale_that_rests_reserves_no_cash(tmp_path: Path) -> None:
     async with open_paper_book_fixture(
         tmp_path, FakePaperMarket(prices={"rain": 0.4}, size=4.0, resting_time=HOUR)
