@@ -370,7 +370,7 @@ async def _load_last_halt(path: Path) -> LedgerEvent | None:
 
 
 def check_ledger_integrity(path: Path, *, max_bytes: int = MAX_CHECKED_BYTES) -> CheckFinding:
-    """Read the pages of a ledger, unless it has more bytes: each start and each backup reads them too."""
+    """Read the pages of a ledger, unless it has more bytes: each backup reads them too."""
     remedy = "restore a backup: foxcast db restore NAME (foxcast db list)"
     try:
         if (size := path.stat().st_size) > max_bytes:

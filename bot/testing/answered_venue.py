@@ -21,12 +21,11 @@ from bot.core.orders import ContractSide as Leg
 from bot.core.plugin_specs import PaperBookContext, PluginContext, PluginSettings, VenueSpec, VenueWriterContext
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import SINGLE_TARGET, Question
-from bot.core.submissions import Intent, IntentAction, SubmissionBatch
 from bot.testing.answering_client import AnsweringClient
 from bot.testing.clock import START, FakeClock
 from bot.testing.loopback_server import ReceivedRequest, ScriptedResponse
 from bot.testing.submitter_contracts import SubmitterSetup
-from bot.testing.submitters import LossyTradingSubmitter
+from bot.testing.submitters import LossyTradingSubmitter, order_batch
 from bot.testing.venue import LostPart
 
 CASH = 1000.0
@@ -118,8 +117,10 @@ class AnsweredVenue:
                 count_effects = lambda: count_paper_orders(context.folder)  # noqa: E731 - as above
             yield SubmitterSetup(
                 sealer=sealer,
-                batch=order_batch("accepted", self.accepted, questions),
-                refused_batch=order_batch("refused", self.refused, questions),
+                batch=order_batch("accepted", *((questions[name], order) for name, order in self.accepted.items())),
+                refused_batch=order_batch(
+                    "refused", *((questions[name], order) for name, order in self.refused.items())
+                ),
                 count_effects=count_effects,
                 reopen=open_part,
                 advance_time=clock.advance,
@@ -168,24 +169,6 @@ def trade_proposal(question: Question, belief: float, *, currency: str = "USD") 
         ),
         now=START,
     )
-
-
-def order_batch(key: str, orders: Mapping[str, Order], questions: Mapping[str, Question]) -> SubmissionBatch:
-    """Return the batch of one intent for each order; both are by the key of the question."""
-    intents = tuple(
-        Intent(
-            id=f"{key}-{name}",
-            account="default",
-            ref=questions[name].ref,
-            forecast=f"forecast of {name}",
-            action=IntentAction.ORDER,
-            predictions={SINGLE_TARGET: BinaryPrediction(0.5)},
-            batch=key,
-            order=order,
-        )
-        for name, order in orders.items()
-    )
-    return SubmissionBatch(key=key, intents=intents, questions=tuple(questions[name] for name in orders))
 
 
 def count_paper_orders(folder: Path) -> int:

@@ -2,6 +2,7 @@
 
 # ruff: noqa: S101 - pytest is made of assert
 import json
+from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -67,7 +68,8 @@ class NotifierContract(PluginSpecContract):
         assert sum(self.secret in text for text in shown) == 0, "the secret is in a repr, an error or a log"
 
     async def _notify(self, answer: bytes | Exception, folder: Path) -> FixedResponseClient:
-        http = FixedResponseClient(answer)
+        # A copy: a channel may add to an error on its way, and other tests raise the same one.
+        http = FixedResponseClient(copy(answer))
         context = PluginContext(clock=FakeClock(), http=http, folder=folder)
         async with self.spec.open(self.settings, context) as channel:
             await channel.notify(MESSAGE)
