@@ -38,6 +38,7 @@ SMALL_INDEXES = (
     "forecast_running",
     "forecast_undecided",
     "model_call_reserved",
+    "bundle_alone",
 )
 COMMANDS: Sequence[tuple[str, ...]] = (
     ("status",),
@@ -56,8 +57,13 @@ COMMANDS: Sequence[tuple[str, ...]] = (
 )
 # At its end a single pass prints the scores, a report on everything; the daemon does not.
 REPORTS = ("with eligible as", "with first as", "with reporting as")
-# What a backup counts: it reads every page of the ledger anyway.
-COUNTED = re.compile(r"select count\(\*\) from (?:question|forecast|intent|fill|resolution|audit)")
+# What a backup counts: it reads every page of the ledger anyway. And once an hour, in a thread, the job that copies the
+# evidence counts its bundles by a covering index: 34 ms for 1,000,000 of them.
+COUNTED = re.compile(
+    r"select count\(\*\) from (?:question|forecast|intent|fill|resolution|audit)"
+    r"|\s*select \(select count\(\*\) from bundle indexed by bundle_by_scope where id <= \d+\)"
+    r"\s+- \(select count\(\*\) from bundle indexed by bundle_alone where .*\)\s*"
+)
 REF = "'lantern:q5'"
 TRIGGERED = f"update intent set question_resolved = ({IS_RESOLVED.format(ref=REF)}) where ref = {REF}"  # noqa: S608
 READ = re.compile(r"\s*(?:select|with|update|delete|insert)", re.IGNORECASE)
