@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 Tables = Mapping[str, Any]
 # From the last check before a write to the moment at which its request arrives.
 UNDER_WAY = timedelta(seconds=120)
+# An order is sent within two minutes of its plan, and what no reading settles needs a person after an hour.
+PLANNED, IN_DOUBT = timedelta(seconds=120), timedelta(hours=1)
+# The clock may have gone on by so much between two moments that are one for the rules.
+ONE_MOMENT = timedelta(seconds=2)
 # Of the settings that nobody set.
-COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD, QUESTION_USD = 168.0, 60.0, 20.0, 5.0
+COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD = 168.0, 60.0, 20.0
 # A limit is in whole steps of a price, and a belief is stored with rounding.
 PRICE_SLACK, USD_SLACK, SAME = 1e-6, 1e-6, 1e-9
 # With such words the program stops a venue that reported fills which contradict their order: here no venue does.
@@ -40,6 +44,25 @@ _FORECASTS = "select distinct f.ref, v.body from forecast f join question_versio
 _SENT = """
 select i.id, i.venue, i.ref, a.started_at from attempt a join intent i on i.id = a.intent
 where i.mode <> 'paper' and i.action <> 'withdraw'
+"""
+_ORDER_ATTEMPTS = """
+select i.id, i.venue, i.mode, i.action, i.planned_at, a.started_at from attempt a join intent i on i.id = a.intent
+where i.action <> 'withdraw'
+"""
+_ARMS = "select venue, armed_at from arm"
+_IN_DOUBT = """
+select i.id, i.changed_at, max(a.started_at) as started_at from intent i join attempt a on a.intent = i.id
+where i.state = 'in doubt' group by i.id
+"""
+_SUPERSEDED = """
+select i.id, i.ref, i.planned_at, g.revision, g.made_at from intent i join forecast f on f.id = i.forecast
+join forecast g on g.ref = f.ref and g.forecaster = f.forecaster and g.revision > f.revision
+where i.action in ('order', 'forecast') and g.state = 'done' and g.forecast_only = 0 and g.made_at < i.planned_at
+  and coalesce(json_extract(i.order_body, '$.closing'), '') = ''
+"""
+_UNSAID = """
+select s.ref, s.forecaster, s.closes_at from schedule s join question q on q.ref = s.ref
+where s.window = 'past' and q.first_seen_at < s.closes_at
 """
 _HALTS = "select venue, at, why from halt where by = ''"
 _CALLS = "select substr(at, 1, 10) as day, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by day"
@@ -71,6 +94,11 @@ class DecisionChecks:
                 yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
         yield from self._spending()
         yield from self._scores()
+        yield from self._times()
+        for row in read_rows(self.ledger, _SUPERSEDED):
+            yield f"orders: {row['id']} on {row['ref']} was planned after revision {row['revision']} had replaced it"
+        for row in read_rows(self.ledger, _UNSAID):
+            yield f"windows: nobody heard that {row['ref']} closed at {row['closes_at']} without {row['forecaster']}"
 
     def _setting(self, venue: str, table: str, name: str, default: float) -> list[float]:
         """Return the values that a setting of a venue had."""
@@ -147,6 +175,22 @@ class DecisionChecks:
             if beyond > PRICE_SLACK:
                 what = f"{order['side']} {order['leg']} at {order['limit']:.4f}"
                 yield f"orders: {row['id']} would {what}, worth {worth:.4f} by its own forecast"
+
+    def _times(self) -> Iterator[str]:
+        """Nothing is sent on an old plan, under a permission that came after it, or called in doubt too soon."""
+        arms = defaultdict[str, list[datetime]](list)
+        for row in read_rows(self.ledger, _ARMS):
+            arms[row["venue"]].append(parse_timestamp(row["armed_at"]))
+        for row in read_rows(self.ledger, _ORDER_ATTEMPTS):
+            planned, started = parse_timestamp(row["planned_at"]), parse_timestamp(row["started_at"])
+            if row["action"] == "order" and started - planned > PLANNED + ONE_MOMENT:
+                yield f"times: {row['id']} was sent {(started - planned).total_seconds():.0f} s after it was planned"
+            newer = [at for at in arms[row["venue"]] if planned < at < started - ONE_MOMENT]
+            if row["mode"] != "paper" and newer:
+                yield f"times: {row['id']} of {planned} was sent at {started}, armed again at {newer[-1]}"
+        for row in read_rows(self.ledger, _IN_DOUBT):
+            if (waited := parse_timestamp(row["changed_at"]) - parse_timestamp(row["started_at"])) < IN_DOUBT:
+                yield f"times: {row['id']} was called in doubt {waited.total_seconds():.0f} s after it was sent"
 
     def _spending(self) -> Iterator[str]:
         """What models cost on a day, with calls whose outcome is unknown at their most, is within the budget."""
