@@ -23,9 +23,11 @@ Tables = Mapping[str, Any]
 # From the last check before a write to the moment at which its request arrives.
 UNDER_WAY = timedelta(seconds=120)
 # An order is sent within two minutes of its plan, and what no reading settles needs a person after an hour.
-PLANNED, IN_DOUBT = timedelta(seconds=120), timedelta(hours=1)
-# The clock may have gone on by so much between two moments that are one for the rules.
+MAX_PLAN_AGE, IN_DOUBT_AFTER = timedelta(seconds=120), timedelta(hours=1)
+# The last check before a write and the record of it may be so far apart.
 ONE_MOMENT = timedelta(seconds=2)
+# Nobody moves the clock by more.
+LONGEST_MOVE = timedelta(hours=1)
 # Of the settings that nobody set.
 COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD = 168.0, 60.0, 20.0
 # A limit is in whole steps of a price, and a belief is stored with rounding.
@@ -41,26 +43,22 @@ select i.ref, i.venue, i.mode = 'paper' as paper, max(f.at) as at from intent i 
 where json_extract(i.order_body, '$.closing') <> '' group by i.id order by at
 """
 _FORECASTS = "select distinct f.ref, v.body from forecast f join question_version v on v.version = f.version"
-_SENT = """
-select i.id, i.venue, i.ref, a.started_at from attempt a join intent i on i.id = a.intent
-where i.mode <> 'paper' and i.action <> 'withdraw'
+_ATTEMPTS = """
+select i.id, i.venue, i.ref, i.mode = 'paper' as paper, i.action, i.planned_at, a.started_at
+from attempt a join intent i on i.id = a.intent where i.action <> 'withdraw'
 """
-_ORDER_ATTEMPTS = """
-select i.id, i.venue, i.mode, i.action, i.planned_at, a.started_at from attempt a join intent i on i.id = a.intent
-where i.action <> 'withdraw'
-"""
-_ARMS = "select venue, armed_at from arm"
+_ARM_RECORDS = "select venue, armed_at from arm"
 _IN_DOUBT = """
 select i.id, i.changed_at, max(a.started_at) as started_at from intent i join attempt a on a.intent = i.id
 where i.state = 'in doubt' group by i.id
 """
-_SUPERSEDED = """
+_REPLACED_FORECASTS = """
 select i.id, i.ref, i.planned_at, g.revision, g.made_at from intent i join forecast f on f.id = i.forecast
 join forecast g on g.ref = f.ref and g.forecaster = f.forecaster and g.revision > f.revision
 where i.action in ('order', 'forecast') and g.state = 'done' and g.forecast_only = 0 and g.made_at < i.planned_at
   and coalesce(json_extract(i.order_body, '$.closing'), '') = ''
 """
-_UNSAID = """
+_UNREPORTED_WINDOWS = """
 select s.ref, s.forecaster, s.closes_at from schedule s join question q on q.ref = s.ref
 where s.window = 'past' and q.first_seen_at < s.closes_at
 """
@@ -75,11 +73,15 @@ where s.rule = 'brier' and r.kind = 'happened' and p.probability is not null
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionChecks:
-    """Judges one ledger; ``configs`` are the tables of the configuration, from the first to the last."""
+    """Judges one ledger; ``configs`` are the tables of the configuration, from the first to the last.
+
+    ``clock_moves`` are the times, by the clock of the machine, to which people set that clock.
+    """
 
     ledger: Path
     bridges: SimulationVenues
     configs: Sequence[Tables]
+    clock_moves: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what must not have been decided."""
@@ -87,18 +89,21 @@ class DecisionChecks:
         yield from self._forecasters(submitted)
         yield from self._exclusions()
         yield from self._cooldowns(submitted)
-        yield from self._windows()
+        attempts = read_rows(self.ledger, _ATTEMPTS)
+        yield from self._windows(attempts)
         yield from self._beliefs(submitted)
         for row in read_rows(self.ledger, _HALTS):
             if any(words in row["why"] for words in CONTRADICTIONS):
                 yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
         yield from self._spending()
         yield from self._scores()
-        yield from self._times()
-        for row in read_rows(self.ledger, _SUPERSEDED):
-            yield f"orders: {row['id']} on {row['ref']} was planned after revision {row['revision']} had replaced it"
-        for row in read_rows(self.ledger, _UNSAID):
-            yield f"windows: nobody heard that {row['ref']} closed at {row['closes_at']} without {row['forecaster']}"
+        yield from self._plan_ages(attempts)
+        yield from self._arm_records(attempts)
+        yield from self._doubts()
+        yield from self._replaced_forecasts()
+        for row in read_rows(self.ledger, _UNREPORTED_WINDOWS):
+            what = f"{row['ref']} closed at {row['closes_at']} without a forecast of {row['forecaster']}"
+            yield f"windows: {what}, and is not recorded as missed"
 
     def _setting(self, venue: str, table: str, name: str, default: float) -> list[float]:
         """Return the values that a setting of a venue had."""
@@ -137,9 +142,9 @@ class DecisionChecks:
             if since:
                 yield f"orders: {row['id']} buys {row['ref']} at {planned}, closed at {since[-1]}, to pause {pause}"
 
-    def _windows(self) -> Iterator[str]:
+    def _windows(self, attempts: Sequence[Row]) -> Iterator[str]:
         """Nothing is sent in the last seconds before a question closes; those whose close was moved are left out."""
-        for row in read_rows(self.ledger, _SENT):
+        for row in [one for one in attempts if not one["paper"]]:
             closes_at = self._closes_at(row["venue"], row["ref"])
             margin = min(self._setting(row["venue"], "", "close_margin_s", CLOSE_MARGIN_S))
             started = parse_timestamp(row["started_at"])
@@ -176,21 +181,44 @@ class DecisionChecks:
                 what = f"{order['side']} {order['leg']} at {order['limit']:.4f}"
                 yield f"orders: {row['id']} would {what}, worth {worth:.4f} by its own forecast"
 
-    def _times(self) -> Iterator[str]:
-        """Nothing is sent on an old plan, under a permission that came after it, or called in doubt too soon."""
-        arms = defaultdict[str, list[datetime]](list)
-        for row in read_rows(self.ledger, _ARMS):
-            arms[row["venue"]].append(parse_timestamp(row["armed_at"]))
-        for row in read_rows(self.ledger, _ORDER_ATTEMPTS):
+    def _plan_ages(self, attempts: Sequence[Row]) -> Iterator[str]:
+        """No order is sent on an old plan."""
+        for row in attempts:
+            age = parse_timestamp(row["started_at"]) - parse_timestamp(row["planned_at"])
+            if row["action"] == "order" and age > MAX_PLAN_AGE + ONE_MOMENT:
+                yield f"orders: {row['id']} was sent {age.total_seconds():.0f} s after it was planned"
+
+    def _arm_records(self, attempts: Sequence[Row]) -> Iterator[str]:
+        """Nothing is sent that was planned before the venue was armed again."""
+        armed: dict[str, list[datetime]] = defaultdict(list)
+        for row in read_rows(self.ledger, _ARM_RECORDS):
+            armed[row["venue"]].append(parse_timestamp(row["armed_at"]))
+        for row in attempts:
             planned, started = parse_timestamp(row["planned_at"]), parse_timestamp(row["started_at"])
-            if row["action"] == "order" and started - planned > PLANNED + ONE_MOMENT:
-                yield f"times: {row['id']} was sent {(started - planned).total_seconds():.0f} s after it was planned"
-            newer = [at for at in arms[row["venue"]] if planned < at < started - ONE_MOMENT]
-            if row["mode"] != "paper" and newer:
-                yield f"times: {row['id']} of {planned} was sent at {started}, armed again at {newer[-1]}"
+            newer = [at for at in armed[row["venue"]] if planned < at < started - ONE_MOMENT]
+            if newer and not row["paper"] and not self._has_clock_moved(planned, started):
+                yield f"orders: {row['id']} of {planned} was sent at {started}, armed again at {newer[-1]}"
+
+    def _doubts(self) -> Iterator[str]:
+        """A write is marked in doubt an hour after it was sent, no sooner."""
         for row in read_rows(self.ledger, _IN_DOUBT):
-            if (waited := parse_timestamp(row["changed_at"]) - parse_timestamp(row["started_at"])) < IN_DOUBT:
-                yield f"times: {row['id']} was called in doubt {waited.total_seconds():.0f} s after it was sent"
+            started, marked = parse_timestamp(row["started_at"]), parse_timestamp(row["changed_at"])
+            if marked - started < IN_DOUBT_AFTER and not self._has_clock_moved(started, marked):
+                waited = (marked - started).total_seconds()
+                yield f"orders: {row['id']} was marked in doubt {waited:.0f} s after it was sent"
+
+    def _replaced_forecasts(self) -> Iterator[str]:
+        """Nothing is planned for a forecast that a newer one has replaced."""
+        for row in read_rows(self.ledger, _REPLACED_FORECASTS):
+            made, planned = parse_timestamp(row["made_at"]), parse_timestamp(row["planned_at"])
+            if not self._has_clock_moved(made, planned):
+                what = f"planned after revision {row['revision']} had replaced its forecast"
+                yield f"orders: {row['id']} on {row['ref']} was {what}"
+
+    def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
+        """Say whether somebody set the clock between two moments, by that clock, or near them."""
+        low, high = min(first, last) - LONGEST_MOVE, max(first, last) + LONGEST_MOVE
+        return any(low <= moved <= high for moved in self.clock_moves)
 
     def _spending(self) -> Iterator[str]:
         """What models cost on a day, with calls whose outcome is unknown at their most, is within the budget."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.world_record import WorldRecord
 
-ADA = "ada"
+ADA, CLOCK_MOVED = "ada", "clock moved"
 ACTS = (
     "clock set",
     "stop file",
@@ -208,7 +208,8 @@ class SimulatedOperators:
 
     def make_good(self, *, at_once: bool = False) -> None:
         """Set the clock right, take the STOP file away, unlock and resume all, and arm what nobody looks into."""
-        self.machine.set_wall_clock(-self._ahead_s)
+        if self._ahead_s:
+            self._move_clock(-self._ahead_s)
         self._ahead_s = 0.0
         release_kill_switch(self.lives.home / "state" / STOP_FILE)
         self.record.saw_act("stop file gone")
@@ -236,7 +237,11 @@ class SimulatedOperators:
 
     def _set_clock(self) -> None:
         self._ahead_s = STEPS_S[int(self.stream.integers(len(STEPS_S)))]
-        self.machine.set_wall_clock(self._ahead_s)
+        self._move_clock(self._ahead_s)
+
+    def _move_clock(self, by_s: float) -> None:
+        self.machine.set_wall_clock(by_s)
+        self.record.saw_act(CLOCK_MOVED)
 
     def _stop(self) -> None:
         engage_kill_switch(self.lives.home / "state" / STOP_FILE, "ada wants quiet")

@@ -33,7 +33,7 @@ from tests.simulation.full_system.fake_venues import SimulationVenues, open_venu
 from tests.simulation.full_system.final_checks import FinalChecks
 from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
-from tests.simulation.full_system.operators import SimulatedOperators
+from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
 from tests.simulation.full_system.plan import (
     DAY_S,
     DRIFTER_FILE,
@@ -345,7 +345,12 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     )
     report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
     report.violations += _referee_violations(facts, _ledger_path(lives))
-    decisions = DecisionChecks(ledger=_ledger_path(lives), bridges=parts.bridges, configs=parts.config.all)
+    decisions = DecisionChecks(
+        ledger=_ledger_path(lives),
+        bridges=parts.bridges,
+        configs=parts.config.all,
+        clock_moves=[act["clock"] for act in facts["acts"] if act["kind"] == CLOCK_MOVED],
+    )
     report.violations += decisions.violations()
     if not any(venue.requests for venue in parts.bridges.all.values()):
         report.violations.append("I9: no venue was asked for anything: the plugins were not used")
