@@ -23,7 +23,7 @@ from bot.core.interfaces import HttpClient
 from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
 from bot.core.predictions import BinaryPrediction, ChoicePrediction
-from bot.core.questions import Question, ReservedFact
+from bot.core.questions import Question, QuestionRef, ReservedFact
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
@@ -140,6 +140,22 @@ class QuestionListContract:
         assert not missing, f"no outcome is read of {missing}: does resolutions() ask for all that are pending?"
         for one in found:
             assert one.outcome == self.outcomes[one.ref.key], _explain_outcome(one, self.outcomes[one.ref.key])
+
+    async def test_a_question_that_is_gone_costs_no_other_outcome(
+        self, context: PluginContext, outcome_context: PluginContext
+    ) -> None:
+        asked = [question.ref for question in await self._list_questions(context)]
+        gone = QuestionRef(self.spec.name, f"{asked[0].key}9")
+        async with self.spec.reader(self.settings, outcome_context) as venue:
+            try:
+                found = {one.ref.key async for one in venue.resolutions((gone, *asked))}
+            except (FoxcastError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                pytest.fail(
+                    f"one question that the venue does not have any more ended all outcomes ({error}): those after it "
+                    "would never be read. Catch NotFoundError and MalformedDataError for each question, and log them"
+                )
+        lost = sorted(set(self.outcomes) - found)
+        assert not lost, f"one question that the venue does not have any more cost also the outcomes of {lost}"
 
     async def test_a_record_that_cannot_be_read_costs_that_record_only(self, context: PluginContext) -> None:
         poisoned = replace(context, http=_PoisoningClient(context.http))

@@ -19,6 +19,7 @@ from bot.api import (
     CrowdForecast,
     FoxcastError,
     MalformedDataError,
+    NotFoundError,
     Outcome,
     PluginContext,
     PluginSettings,
@@ -149,9 +150,16 @@ class FerryReader:
 
     async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
         for ref in pending:
-            one = json.loads(await self.context.http.get(f"{SITE}/markets/{ref.key}", max_bytes=100_000))
+            try:
+                one = json.loads(await self.context.http.get(f"{SITE}/markets/{ref.key}", max_bytes=100_000))
+            except NotFoundError:
+                self.skip_gone(ref)
+                continue
             if (outcome := self.outcome(one)) is not None:
                 yield Resolution(ref=ref, target="outcome", outcome=outcome, resolved_at=self.moment(one["resolves"]))
+
+    def skip_gone(self, ref: QuestionRef) -> None:
+        """Leave out a question that the venue does not have any more."""
 
     def outcome(self, one: Record) -> Outcome | None:
         match one["status"], one["winner"]:
@@ -231,6 +239,11 @@ class PageInOneTry(FerryReader):
             cursor = self.next_cursor(page)
             if not cursor:
                 return
+
+
+class UnguardedOutcomes(FerryReader):
+    def skip_gone(self, ref: QuestionRef) -> None:
+        raise  # noqa: PLE0704 - called by the handler
 
 
 class UnguardedRecords(FerryReader):

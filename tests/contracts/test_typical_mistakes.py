@@ -67,6 +67,7 @@ LIST_MISTAKES: list[tuple[str, type, str]] = [
     (OUTCOMES, ferry.CancelledAsNo, "the venue cancelled it, which is VoidOutcome"),
     (OUTCOMES, ferry.OpenAsResolved, "open question taken for resolved"),
     (OUTCOMES, ferry.FirstOutcomeOnly, "ask for all that are pending"),
+    ("a_question_that_is_gone_costs_no_other_outcome", ferry.UnguardedOutcomes, "ended all outcomes"),
     (RECORD, ferry.UnguardedRecords, "ended the whole listing"),
     (RECORD, ferry.PageInOneTry, "not its page"),
     ("pages_without_an_end_are_not_followed_for_ever", ferry.EndlessPages, "bound the number of pages"),
