@@ -19,7 +19,7 @@ from bot.core.errors import (
 )
 from bot.core.forecasts import Forecast
 from bot.core.interfaces import OrderPlanner
-from bot.core.orders import Account, OrderPlan, OrderSide, SizingPolicy, TradeProposal
+from bot.core.orders import Account, Order, OrderPlan, OrderSide, SizingPolicy, TradeProposal
 from bot.core.permissions import ArmRecord, CapUsage, SubmissionApproval
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode, GateDecision, HoldDecision
@@ -37,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 # A plan that was made together with others is used for this long; after that the market is read again.
 MAX_PLAN_AGE = timedelta(seconds=30)
+# Shares carry the rounding of a sum of fills; no sale is larger than what is held by more.
+SHARE_TOLERANCE = 1e-6
 READINESS_UNKNOWN = ("whether it is ready was never checked",)
 
 
@@ -220,9 +222,7 @@ class VenueOrderPlanner:
         except Exception as error:
             log.exception("planner failed", question=str(context.forecast.ref))
             return context.hold_until_retry(f"the planner failed: {type(error).__name__}", REPLAN_AFTER)
-        return replace(
-            context, plan=plan if plan.order is None else _drop_unaffordable(plan, context.forecast.ref, account)
-        )
+        return replace(context, plan=drop_impossible_order(plan, context.forecast.ref, account))
 
 
 def decision_rule(context: DecisionContext, decide: Callable[[DecisionContext], GateDecision]) -> DecisionRule:
@@ -277,10 +277,25 @@ def trade_proposal(context: DecisionContext, account: Account) -> TradeProposal:
     )
 
 
-def _drop_unaffordable(plan: OrderPlan, ref: QuestionRef, account: Account) -> OrderPlan:
-    """Return the plan, without its order where no account could pay for it."""
-    order = plan.order
-    if order is None or order.cost <= account.cash + 1e-9:
+def drop_impossible_order(plan: OrderPlan, ref: QuestionRef, account: Account) -> OrderPlan:
+    """Return the plan, without its order where the account could not pay for it, or does not hold what it sells."""
+    if plan.order is None or (why := _account_objection(plan.order, account)) is None:
         return plan
-    log.error("plan costs more than the account has", question=str(ref), cost=order.cost, cash=account.cash)
-    return replace(plan, order=None, why=f"it would cost {order.cost:.2f}, and {account.cash:.2f} is free")
+    log.error("a planner made an impossible order", question=str(ref), why=why)
+    return replace(plan, order=None, why=why)
+
+
+def _account_objection(order: Order, account: Account) -> str | None:
+    """Return why an account cannot make an order, or None.
+
+    A sale has no edge, price band or cap, so selling what is not held would be a bet without any limit.
+    """
+    if order.currency != account.currency:
+        return f"the order is in {order.currency}, and the account in {account.currency}"
+    if order.side is OrderSide.BUY:
+        affordable = order.cost <= account.cash + 1e-9
+        return None if affordable else f"it would cost {order.cost:.2f}, and {account.cash:.2f} is free"
+    held = sum(one.shares for one in account.positions if (one.contract, one.leg) == (order.contract, order.leg))
+    if order.shares <= held + SHARE_TOLERANCE * max(1.0, held):
+        return None
+    return f"it would sell {order.shares:g} {order.leg} of {order.contract}, and {held:g} are held"

@@ -14,14 +14,14 @@ from bot.core.errors import FoxcastError, StoreError, describe_error, describe_e
 from bot.core.forecasts import Forecast
 from bot.core.interfaces import Clock, ClosingPlanner, OrderPlanner, TradingSubmitter
 from bot.core.operator_requests import ClosePositions, PositionToClose
-from bot.core.orders import Account, ClosingProposal, OrderPlan, Position
+from bot.core.orders import Account, ClosingProposal, OrderPlan, OrderSide, Position
 from bot.core.submissions import ExecutionMode, HoldDecision, IntentState
 from bot.execution.gate.decision_context import DecisionContext
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues
 from bot.execution.gate.gate import Gate
 from bot.execution.gate.readiness import LiveReadiness
 from bot.execution.outbox.outbox import Outbox
-from bot.execution.submission_planning import DecisionContextBuilder, decision_rule
+from bot.execution.submission_planning import DecisionContextBuilder, decision_rule, drop_impossible_order
 from bot.jobs.privileged_requests import authorize_request
 from bot.store import requests, submission_queries
 from bot.store.audit_log import AuditRow
@@ -191,6 +191,9 @@ async def closing_context(
     except Exception as error:
         log.exception("planner failed", question=str(forecast.ref))
         return f"the planner failed: {type(error).__name__}"
+    if plan.order is not None and plan.order.side is OrderSide.BUY:
+        return "no plan: the planner buys instead of selling"
+    plan = drop_impossible_order(plan, forecast.ref, replace(account, positions=(position,)))
     return replace(context, plan=_mark_as_closing(plan, why))
 
 

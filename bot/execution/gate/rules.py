@@ -14,7 +14,7 @@ from bot.core.permissions import ApprovalState, ArmRecord
 from bot.core.predictions import prediction_mismatch
 from bot.core.questions import describe_changes
 from bot.core.submissions import ExecutionMode, HoldDecision
-from bot.execution.gate.approval import forecast_edge, missing_approval_reason
+from bot.execution.gate.approval import forecast_edge, missing_approval_reason, order_belief
 from bot.execution.gate.caps import CAP_TOLERANCE, loss_limit_breach, max_order_cost, tightest_headroom
 from bot.execution.gate.decision_context import REPLAN_AFTER, DecisionContext, SubmissionKind, SubmissionPhase
 from bot.execution.gate.execution_policy import ExecutionPolicy
@@ -23,6 +23,9 @@ RuleCheck = Callable[[DecisionContext], HoldDecision | None]
 
 # An order is planned on a market as it was read; an older plan is made again.
 MAX_PLAN_AGE = timedelta(minutes=2)
+
+# Venues round money to a cent; limits and beliefs carry the rounding of sums.
+COST_TOLERANCE, PRICE_TOLERANCE = 0.01, 1e-6
 
 _BOTH = SubmissionPhase.DECIDE | SubmissionPhase.SEND
 _DECIDE, _SEND = SubmissionPhase.DECIDE, SubmissionPhase.SEND
@@ -347,6 +350,22 @@ def check_edge(context: DecisionContext) -> HoldDecision | None:
     )
 
 
+def check_order_terms(context: DecisionContext) -> HoldDecision | None:
+    """Hold a purchase whose own figures do not agree: caps count its cost, and its limit is what it may pay."""
+    order = context.order
+    if order is None or order.side is OrderSide.SELL:
+        return None
+    least = order.shares * order.expected + order.fees
+    if order.cost < least - COST_TOLERANCE:
+        why = f"the order says that it costs {order.cost:.2f}, and its shares with fees come to {least:.2f}"
+        return context.hold_until_retry(why, REPLAN_AFTER)
+    belief = order_belief(order, context.forecast.predictions)
+    if belief is None or order.limit <= belief + PRICE_TOLERANCE:
+        return None
+    why = f"the limit {order.limit:.3f} is above the belief {belief:.3f}, so the order could be filled at a loss"
+    return context.hold_until_retry(why, REPLAN_AFTER)
+
+
 def check_price_band(context: DecisionContext) -> HoldDecision | None:
     """Hold a purchase at a price outside the band."""
     order, (low, high) = context.order, context.policy.trading.band
@@ -446,6 +465,9 @@ RULES: tuple[SubmissionRule, ...] = (
     SubmissionRule(check=check_edge, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_PLAN_IS_FRESH),
     SubmissionRule(
         check=check_price_band, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_PLAN_IS_FRESH
+    ),
+    SubmissionRule(
+        check=check_order_terms, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_PLAN_IS_FRESH
     ),
     SubmissionRule(
         check=check_approval,

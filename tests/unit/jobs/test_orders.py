@@ -7,7 +7,7 @@ import pytest
 
 from bot.config.venue_schema import BankrollSection
 from bot.core.errors import MalformedDataError, RequestRejectedError, ServiceUnavailableError
-from bot.core.orders import OrderPlan, OrderSide
+from bot.core.orders import ContractSide, OrderPlan, OrderSide, Position
 from bot.core.permissions import ApprovalState
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode, HoldDecision, IntentState, SendDecision
@@ -333,9 +333,35 @@ async def test_a_sale_leaves_though_every_cap_is_full(trading_fixture: TradingFi
     await trading_fixture.submit()
     trading_fixture.wants.side = OrderSide.SELL
     await trading_fixture.forecast("snow")
+    held = Position(contract="snow", leg=ContractSide.NO, shares=20.0, paid=8.0)
+    trading_fixture.broker.positions = (held,)
     assert await trading_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
     assert trading_fixture.wants.wishes[-1].sizing.max_cost == 0.0
     assert trading_fixture.bought() == [10.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [
+        (Position(contract="rain", leg=ContractSide.YES, shares=50.0, paid=8.0), "0 are held"),
+        (Position(contract="rain", leg=ContractSide.NO, shares=19.9, paid=8.0), "19.9 are held"),
+        (Position(contract="snow", leg=ContractSide.NO, shares=50.0, paid=8.0), "0 are held"),
+    ],
+)
+async def test_no_more_is_sold_than_is_held_of_that_side(
+    trading_fixture: TradingFixture, held: Position, why: str
+) -> None:
+    trading_fixture.wants.side, trading_fixture.broker.positions = OrderSide.SELL, (held,)
+    await trading_fixture.forecast("rain")
+    await trading_fixture.submit()
+    assert await trading_fixture.whys() == [f"no order: it would sell 20 no of rain, and {why}"]
+
+
+async def test_an_order_in_another_currency_is_none(trading_fixture: TradingFixture) -> None:
+    trading_fixture.wants.currency = "SHELL"
+    await trading_fixture.forecast("rain")
+    await trading_fixture.submit()
+    assert await trading_fixture.whys() == ["no order: the order is in SHELL, and the account in COIN"]
 
 
 async def test_what_no_plan_is_made_of_is_looked_at_again_after_a_while(trading_fixture: TradingFixture) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -26,6 +26,7 @@ class FakeClosingPlanner(FakeOrderPlanner):
     """A planner that also sells, all at ``bid``."""
 
     bid = 0.5
+    changes: ClassVar[dict[str, Any]] = {}
 
     async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
         order = Order(
@@ -38,7 +39,7 @@ class FakeClosingPlanner(FakeOrderPlanner):
             expected=self.bid,
             currency="COIN",
         )
-        return OrderPlan(why="sell", order=order)
+        return OrderPlan(why="sell", order=replace(order, **self.changes))
 
 
 class FakePricedExchange(FakeExchange):
@@ -109,6 +110,27 @@ async def test_a_position_is_sold_for_a_person_and_the_decision_is_on_record(tra
     assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
     assert (await trading_fixture.trading_fixture.whys("rain"))[-1] == "closing: ann asked for it"
     assert (await trading_fixture.exchange.account()).positions == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"shares": 20.1}, "it would sell 20.1 no of rain, and 20 are held"),
+        ({"contract": "snow"}, "it would sell 20 no of snow, and 0 are held"),
+        ({"leg": ContractSide.YES}, "it would sell 20 yes of rain, and 0 are held"),
+        ({"currency": "SHELL"}, "the order is in SHELL, and the account in COIN"),
+        ({"side": OrderSide.BUY, "cost": 10.0}, "the planner buys instead of selling"),
+    ],
+)
+async def test_only_the_position_itself_is_sold(
+    trading_fixture: ClosingFixture, changes: dict[str, Any], why: str
+) -> None:
+    await trading_fixture.bought("rain", "snow")
+    trading_fixture.trading_fixture.wants.changes = changes  # type: ignore[attr-defined]  # of the closing planner
+    [result] = await trading_fixture.close("rain")
+    assert (result.state, result.sold) == (ClosingState.HELD, 0.0)
+    assert why in result.why
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.BUY]
 
 
 async def test_its_question_is_not_bought_again_before_the_time_and_is_after_it(

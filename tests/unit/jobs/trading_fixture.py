@@ -45,6 +45,7 @@ class FakeTradingAccount(FakeSubmitter):
         self.clock = clock
         self.cash = cash
         self.resting: list[OpenOrder] = []
+        self.positions: tuple[Position, ...] = ()
         self.fault: Exception | None = None
         self.reads = 0
 
@@ -55,7 +56,9 @@ class FakeTradingAccount(FakeSubmitter):
         self.reads += 1
         if self.fault is not None:
             raise self.fault
-        return Account(at=self.clock(), currency="COIN", cash=self.cash, orders=tuple(self.resting))
+        return Account(
+            at=self.clock(), currency="COIN", cash=self.cash, positions=self.positions, orders=tuple(self.resting)
+        )
 
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
         gone = [order.id for order in self.resting if order_ids is None or order.id in order_ids]
@@ -93,6 +96,7 @@ class FakeOrderPlanner:
     side: OrderSide = OrderSide.BUY
     edge: float = 0.1
     greedy: bool = False
+    currency: str = "COIN"
     meanwhile: Callable[[], Awaitable[object]] | None = None
 
     async def plan_order(self, wish: TradeProposal) -> OrderPlan:
@@ -108,11 +112,11 @@ class FakeOrderPlanner:
             contract=wish.question.ref.key,
             leg=_believed_side(wish),
             side=self.side,
-            shares=self.stake * 2,
+            shares=(cost or self.stake) * 2,
             limit=0.5,
             cost=cost if self.side is OrderSide.BUY else 0.0,
             expected=0.5,
-            currency="COIN",
+            currency=self.currency,
             edge=self.edge,
         )
         return OrderPlan(why="a good price", order=order, market_state='{"ask":0.5}')

@@ -55,14 +55,14 @@ def order(**changes: Any) -> Order:
         "contract": "rain",
         "leg": ContractSide.YES,
         "side": OrderSide.BUY,
-        "shares": 20.0,
         "limit": 0.52,
         "cost": 10.0,
         "expected": 0.5,
         "currency": "M$",
         "edge": 0.1,
-    }
-    return Order(**(given | changes))
+    } | changes
+    # As many shares as its cost pays for; 20 where it names no cost, as a sale.
+    return Order(**{"shares": (given["cost"] or 10.0) / given["expected"]} | given)
 
 
 def forecast(prediction: Prediction | None = None) -> Forecast:

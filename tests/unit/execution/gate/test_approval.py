@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.core.orders import ContractSide, OrderSide
+from bot.core.orders import ContractSide, Order, OrderSide
 from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape, Prediction
 from bot.core.questions import CrowdForecast
 from bot.core.submissions import HoldDecision, SendDecision
@@ -47,6 +47,27 @@ def test_an_order_on_an_option_that_was_not_forecast_is_held() -> None:
     decision = GATE.decide(trade(forecast=choice, question=asked, bought=order(option="c", edge=0.5)))
     assert isinstance(decision, HoldDecision)
     assert "the order is on 'c', which was not forecast" in decision.why
+
+
+@pytest.mark.parametrize(
+    ("claimed", "why"),
+    [
+        (order(leg=ContractSide.NO, edge=0.5), "the edge is -0.1000 by the forecast"),
+        (order(expected=0.59, limit=0.6, edge=0.5), "the edge is 0.0100 by the forecast"),
+        (order(expected=0.3, limit=0.9, edge=0.3), "the limit 0.900 is above the belief 0.600"),
+        (order(leg=ContractSide.NO, expected=0.3, limit=0.41), "the limit 0.410 is above the belief 0.400"),
+        (order(cost=1.0, shares=2000.0), "it costs 1.00, and its shares with fees come to 1000.00"),
+        (order(fees=0.5, shares=20.0), "it costs 10.00, and its shares with fees come to 10.50"),
+    ],
+)
+def test_what_a_planner_claims_of_its_order_is_not_believed(claimed: Order, why: str) -> None:
+    decision = GATE.decide(trade(bought=claimed, policy=make_policy(caps={"per_order": 50.0})))
+    assert isinstance(decision, HoldDecision)
+    assert why in decision.why
+
+
+def test_a_cost_that_is_a_cent_off_is_rounding() -> None:
+    assert isinstance(GATE.decide(trade(bought=order(cost=9.99, shares=20.0))), SendDecision)
 
 
 @pytest.mark.parametrize(("expected", "limit"), [(0.02, 0.05), (0.96, 0.98), (0.98, 0.985)])

@@ -14,7 +14,7 @@ import pytest
 from bot.config.venue_schema import BankrollSection, ChooseTable
 from bot.core.orders import ContractSide, Order, OrderSide
 from bot.core.permissions import ApprovalState, CapUsage, SubmissionApproval
-from bot.core.predictions import ChoicePrediction, ChoiceShape, CurvePrediction
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape, CurvePrediction
 from bot.core.questions import CrowdForecast
 from bot.core.submissions import ExecutionMode, SendDecision
 from bot.execution.gate.approval import build_approval_request, market_divergence, missing_approval_reason
@@ -175,7 +175,8 @@ def test_times_bind_up_to_the_moment_itself() -> None:
 
 @pytest.mark.parametrize(("expected", "limit"), [(0.03, 0.5), (0.5, 0.97)])
 def test_the_ends_of_the_price_band_belong_to_it(expected: float, limit: float) -> None:
-    assert isinstance(GATE.decide(trade(bought=order(expected=expected, limit=limit))), SendDecision)
+    sure = forecast(BinaryPrediction(1.0))
+    assert isinstance(GATE.decide(trade(bought=order(expected=expected, limit=limit), forecast=sure)), SendDecision)
 
 
 def test_readiness_begins_beyond_its_bounds() -> None:

@@ -65,6 +65,7 @@ REFUSED: Mapping[str, DecisionContext] = {
     "check_losses": capped(CapUsage(lost_today=6.0), daily_loss=5.0),
     "check_edge": live(plan=OrderPlan(why="a price", order=order(edge=0.0))),
     "check_price_band": live(plan=OrderPlan(why="a price", order=order(expected=0.02, limit=0.02))),
+    "check_order_terms": live(plan=OrderPlan(why="a price", order=order(cost=1.0, shares=20.0))),
     "check_approval": live(policy=make_policy(ExecutionMode.APPROVE)),
     "check_not_repeated": live(plan=None, takes_orders=False, current_intent=build_intent(case(LIVE))),
     "check_plan_age": live(planned_at=NOW - MAX_PLAN_AGE - timedelta(seconds=1)),
