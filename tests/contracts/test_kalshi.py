@@ -115,6 +115,7 @@ class TestFinding(QuestionReaderContract):
         return "KXDEMO-26DEC29-A"
 
 
+RACE_PRICES = {"Candidate A": 0.6, "Candidate B": 0.3, NONE_OPTION: 0.1}
 LIST_SETTINGS = KalshiSettings(page_size=1)
 # close_time of the sample market.
 END = datetime(2026, 6, 30, 15, tzinfo=UTC)
@@ -154,7 +155,7 @@ class TestList(QuestionListContract):
     cursor_field = "cursor"
     # Midpoints of the best quotes: 0.58 and 0.62 (0.29 and 0.31 for the other option), 0.47 and 0.52.
     expected: ClassVar[Mapping[str, ExpectedQuestion]] = {
-        "event:KXDEMO-26DEC30": (0.6, END, "choice"),
+        "event:KXDEMO-26DEC30": (RACE_PRICES, END, "choice"),
         "KXDEMO-26DEC31-A": (0.495, END, "binary"),
         "KXDEMO-26DEC31-B": (0.495, END, "binary"),
     }
@@ -180,6 +181,7 @@ RACE_BELIEFS = {"Candidate A": 0.55, "Candidate B": 0.42, NONE_OPTION: 0.03}
 
 class TestPlanner(OrderPlannerContract):
     spec = SPEC
+    tick, lot = 0.01, 0.01
 
     @pytest.fixture
     async def kalshi(self, tmp_path: Path) -> AsyncIterator[KalshiFixture]:
@@ -203,9 +205,9 @@ class TestPlanner(OrderPlannerContract):
         high, low = (self.proposal(kalshi, market_question, BinaryPrediction(belief)) for belief in (0.8, 0.2))
         choice = self.proposal(kalshi, race, ChoicePrediction(RACE_BELIEFS))
         return [
-            PlanningCase(proposal=high, contract=HELD, leg=YES),
-            PlanningCase(proposal=low, contract=HELD, leg=NO),
-            PlanningCase(proposal=choice, contract="KXDEMO-26DEC30-B", leg=YES, option="Candidate B"),
+            PlanningCase(proposal=high, contract=HELD, leg=YES, price=0.57),
+            PlanningCase(proposal=low, contract=HELD, leg=NO, price=0.45),
+            PlanningCase(proposal=choice, contract="KXDEMO-26DEC30-B", leg=YES, price=0.3, option="Candidate B"),
         ]
 
     @pytest.fixture
