@@ -1,6 +1,7 @@
 """Contract kit for planners that turn beliefs into purchases: which side, how much, at which price, with which fees."""
 
 # ruff: noqa: S101 - pytest is made of assert
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,11 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from bot.core.errors import NotFoundError, RequestRejectedError
 from bot.core.interfaces import OrderPlanner
 from bot.core.orders import ContractSide, Order, OrderSide, Position, TradeProposal
 from bot.core.plugin_specs import VenueSpec
 from bot.core.predictions import BinaryPrediction, ChoicePrediction
 from bot.execution.gate.approval import forecast_edge
+from bot.testing.mistake_hints import explain_number
 
 CENT = 0.01
 EDGE_TOLERANCE = 0.001
@@ -41,9 +44,10 @@ class OrderPlannerContract:
     """What every planner must do.
 
     The subclass gives the fixtures ``planner``, ``cases`` (at least one for each side, on an account without positions)
-    and ``fair_proposal`` (the belief is the price of the market), and says in ``fee_of`` what the venue takes for an
-    order, in its currency, by the venue's own documentation. ``tick`` is the step of prices, ``lot`` that of shares,
-    ``min_shares`` and ``min_cost`` are the least that an order may be; 0 where the venue has none.
+    and ``fair_proposal`` (the belief is the price of the market), and ``refused_proposals``, on which there is no order
+    whatever the belief: a market that is closed, or whose spread is too wide. ``fee_of`` returns what the venue takes
+    for an order, in its currency, by the venue's own documentation. ``tick`` is the step of prices, ``lot`` that of
+    shares, ``min_shares`` and ``min_cost`` are the least that an order may be; 0 where the venue has none.
     """
 
     spec: ClassVar[VenueSpec[Any]]
@@ -63,6 +67,10 @@ class OrderPlannerContract:
     @pytest.fixture
     def fair_proposal(self) -> TradeProposal:
         raise NotImplementedError
+
+    @pytest.fixture
+    def refused_proposals(self) -> Sequence[TradeProposal]:
+        return []
 
     def fee_of(self, order: Order) -> float:
         """Return the fee of the whole order."""
@@ -94,9 +102,19 @@ class OrderPlannerContract:
         for case in cases:
             order = await _plan(planner, case.proposal)
             wanted = self.fee_of(order)
-            assert math.isclose(order.fees, wanted, abs_tol=CENT), (
-                f"{case.proposal.question.ref}: Order.fees is {order.fees:g} for the whole order, but the venue takes "
-                f"{wanted:g}: is the fee forgotten, or that of a share?"
+            causes = {
+                "the fee is forgotten": 0.0,
+                "that is the fee of one share": wanted / order.shares,
+                "it is counted twice": 2 * wanted,
+                "it is in cents": wanted * 100,
+                "look at its unit: is it a percent, or a share of 1?": wanted / 100,
+            }
+            what, hint = (
+                f"{_name(case)}: Order.fees",
+                "look at its rate, and at what it is a share of; it is of all shares",
+            )
+            assert math.isclose(order.fees, wanted, abs_tol=CENT), explain_number(
+                what, order.fees, wanted, causes, hint
             )
 
     async def test_the_cost_includes_price_and_fees(self, planner: OrderPlanner, cases: Sequence[PlanningCase]) -> None:
@@ -237,6 +255,18 @@ class OrderPlannerContract:
                 f"{_name(case)}: it buys with an edge of {order.edge:g}, but SizingPolicy.min_edge is {least:g}"
             )
 
+    async def test_what_cannot_be_traded_is_not_ordered(
+        self, planner: OrderPlanner, refused_proposals: Sequence[TradeProposal]
+    ) -> None:
+        for proposal in refused_proposals:
+            order = None
+            with contextlib.suppress(RequestRejectedError, NotFoundError):
+                order = (await planner.plan_order(proposal)).order
+            assert order is None, (
+                f"{proposal.question.ref}: it is among `refused_proposals`, but the planner buys {order.leg} at "
+                f"{order.expected:g}: look at the state of the market (ContractMarket.objection), and the spread"
+            )
+
     async def test_no_order_costs_more_than_it_may(self, planner: OrderPlanner, cases: Sequence[PlanningCase]) -> None:
         for case in cases:
             whole = await _plan(planner, case.proposal)
@@ -296,6 +326,7 @@ async def _plan_with(planner: OrderPlanner, case: PlanningCase, **changes: Any) 
 async def _plan(planner: OrderPlanner, proposal: TradeProposal) -> Order:
     plan = await planner.plan_order(proposal)
     assert plan.order is not None, (
-        f"{proposal.question.ref}: no order, though the belief is far from the market: {plan.why}"
+        f"{proposal.question.ref}: no order, though the belief is far from the market: {plan.why}. Look at the "
+        "prices of the book (unit, side, bids and asks), its steps and sizes, and the fees"
     )
     return plan.order

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bot.core.errors import FoxcastError
+from bot.core.errors import FoxcastError, ServiceUnavailableError
 from bot.core.interfaces import HttpClient
 from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
@@ -89,6 +89,10 @@ class QuestionListContract:
         )
         twice = sorted({key for key in keys if keys.count(key) > 1})
         assert not twice, f"listed more than once: {twice}. Use a key that is unique at the venue, and skip repetitions"
+        assert not keys or not set(keys).isdisjoint(self.expected), (
+            f"no key is one of `expected`: {sorted(keys)} are listed. The key in QuestionRef(venue, key) is the "
+            "venue's own id of the question, which never changes, and by which its outcome is asked for"
+        )
         missing = sorted(set(self.expected) - set(keys))
         assert not missing, (
             f"not listed: {missing}. Does the reader ask for the pages after the first, with the cursor of the last "
@@ -156,6 +160,10 @@ class QuestionListContract:
     async def test_times_are_plausible(self, context: PluginContext, outcome_context: PluginContext) -> None:
         now, questions = context.clock.now(), await self._list_questions(context)
         for question in questions:
+            assert question.closes_at is None or question.closes_at > now, (
+                f"{question.ref} is listed, though trading ended at {question.closes_at}: leave out what is over, "
+                "whatever its status says"
+            )
             times = {"opens_at": question.opens_at, "as_of": question.as_of}
             times |= {f"target {target.key!r}: resolves_at": target.resolves_at for target in question.targets}
             if question.crowd is not None:
@@ -232,6 +240,22 @@ class QuestionListContract:
                 )
         lost = sorted(set(self.outcomes) - found)
         assert not lost, f"one question that the venue does not have any more cost also the outcomes of {lost}"
+
+    async def test_an_outage_is_not_taken_for_open_questions(
+        self, context: PluginContext, outcome_context: PluginContext
+    ) -> None:
+        asked = [question.ref for question in await self._list_questions(context)]
+        error = ServiceUnavailableError("the kit: the venue cannot be reached")
+        async with self.spec.reader(self.settings, replace(outcome_context, http=_FailingClient(error))) as venue:
+            try:
+                found = [one.ref.key async for one in venue.resolutions(asked)]
+            except ServiceUnavailableError:
+                return
+        pytest.fail(
+            f"context.http raised ServiceUnavailableError, and resolutions() swallowed it (it yields {found}): let it "
+            "pass, else an outage looks as if nothing were resolved. Only NotFoundError and MalformedDataError are about "
+            "one question"
+        )
 
     async def test_a_record_that_cannot_be_read_costs_that_record_only(self, context: PluginContext) -> None:
         poisoned = replace(context, http=_PoisoningClient(context.http))
@@ -320,6 +344,17 @@ class _CountingClient:
     def change(self, url: str, body: bytes) -> bytes:
         """Return the body that the reader gets."""
         return body
+
+
+class _FailingClient(_CountingClient):
+    """Raises an error for every request."""
+
+    def __init__(self, error: FoxcastError) -> None:
+        super().__init__(FakeHttpClient({}))
+        self._error = error
+
+    async def _answer(self, url: str, ask: Callable[[], Awaitable[bytes]]) -> bytes:
+        raise self._error
 
 
 class _PoisoningClient(_CountingClient):

@@ -303,6 +303,11 @@ class PricedWhenClosed(FerryReader):
         return self.closing_time(one)
 
 
+class OpensForEver(FerryReader):
+    def open_records(self, records: list[Any]) -> list[Any]:
+        return [one | {"stops_trading": 1_700_000_000} for one in super().open_records(records)]
+
+
 class LocalTimes(FerryReader):
     def closing_time(self, one: Record) -> datetime:
         return super().closing_time(one) - timedelta(hours=5)
@@ -368,6 +373,15 @@ class PageInOneTry(FerryReader):
 class UnguardedOutcomes(FerryReader):
     def skip_gone(self, ref: QuestionRef) -> None:
         raise  # noqa: PLE0704 - called by the handler
+
+
+class OutageSwallowed(FerryReader):
+    async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
+        try:
+            async for one in super().resolutions(pending):
+                yield one
+        except FoxcastError:
+            return
 
 
 class UnguardedRecords(FerryReader):

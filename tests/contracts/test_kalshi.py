@@ -370,6 +370,7 @@ class TestWriter(TradingSubmitterContract):
                 now=kalshi.clock.now,
                 lose_request=lambda: live.losses.append("request"),
                 lose_reply=lambda: live.losses.append("reply"),
+                replace_reply=lambda: live.losses.append("gateway"),
                 edit_questions=edit,
                 trades=TRADES,
                 secrets=tuple(line for line in key_text().decode().splitlines() if "-" not in line),

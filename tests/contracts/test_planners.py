@@ -140,7 +140,7 @@ class FerryPlanner:
         if (edge < least and not self.ignores_edge) or is_outside:
             return OrderPlan(why="nothing to gain")
         shares = self.round_shares(most / (price + 0.02))
-        if shares <= 0:
+        if shares <= 0 or self.is_closed(proposal):
             return OrderPlan(why="nothing may be spent")
         cost = shares * (price + 0.02)
         order = Order(
@@ -157,6 +157,9 @@ class FerryPlanner:
             edge=edge,
         )
         return OrderPlan(why="cheap", order=replace(order, **self.changes_of(order)))
+
+    def is_closed(self, proposal: TradeProposal) -> bool:
+        return proposal.question.title == CLOSED
 
     def stake(self, proposal: TradeProposal, leg: ContractSide, belief: float, cost: float) -> float:
         account = proposal.account
@@ -288,6 +291,11 @@ class PriceOfOtherBook(FerryPlanner):
         return {"expected": order.expected - 0.04}
 
 
+class ClosedTraded(FerryPlanner):
+    def is_closed(self, proposal: TradeProposal) -> bool:
+        return False
+
+
 class LimitAboveBelief(FerryPlanner):
     changes: ClassVar[dict[str, Any]] = {"limit": 0.95}
 
@@ -301,7 +309,7 @@ PLANNER_MISTAKES: list[tuple[str, Callable[[], FerryPlanner], str]] = [
     (SIDE, BuysWrongContract, "the order is on contract"),
     (SIDE, SaleForPurchase, "it sells, but the account holds nothing"),
     (SIDE, OtherCurrency, "the order is in DOLLAR"),
-    ("fees_are_those_of_the_venue", FeeForgotten, "is the fee forgotten"),
+    ("fees_are_those_of_the_venue", FeeForgotten, "the fee is forgotten"),
     ("the_cost_includes_price_and_fees", CostWithoutFees, "add the fees"),
     ("the_edge_is_belief_less_price_and_fees", EdgeClaimed, "Order.edge is 0.5"),
     (BOUNDS, LimitTooLow, "cannot be filled"),
@@ -316,6 +324,7 @@ PLANNER_MISTAKES: list[tuple[str, Callable[[], FerryPlanner], str]] = [
     ("it_buys_no_more_of_what_it_holds_enough_of", HoldingsIgnored, "count Account.positions"),
     ("it_believes_the_market_as_far_as_the_policy_says", ShrinkageIgnored, "market_shrinkage is 1"),
     ("it_buys_nothing_for_less_than_the_least_edge", EdgeOfItsOwn, "SizingPolicy.min_edge is"),
+    ("what_cannot_be_traded_is_not_ordered", ClosedTraded, "look at the state of the market"),
     ("no_order_costs_more_than_it_may", CapIgnored, "max_cost"),
     ("it_buys_nothing_without_cash", CashIgnored, "Account.cash is 0"),
     ("it_buys_nothing_at_a_fair_price", EdgeIgnored, "the belief is the price"),
@@ -352,6 +361,11 @@ CASES = [
 ]
 
 
+CLOSED = "It has sailed."
+OPEN = ferry_proposal(BinaryPrediction(0.8))
+REFUSED = [replace(OPEN, question=replace(OPEN.question, title=CLOSED))]
+
+
 class FerryKit(OrderPlannerContract):
     tick, lot, min_shares = 0.01, 1.0, MIN_SHARES
 
@@ -362,7 +376,9 @@ class FerryKit(OrderPlannerContract):
 @pytest.mark.parametrize("check", checks_of(OrderPlannerContract))
 async def test_a_correct_planner_passes(check: str) -> None:
     fair = ferry_proposal(BinaryPrediction(0.5))
-    await run_check(FerryKit(), check, planner=FerryPlanner(), cases=CASES, fair_proposal=fair)
+    await run_check(
+        FerryKit(), check, planner=FerryPlanner(), cases=CASES, fair_proposal=fair, refused_proposals=REFUSED
+    )
 
 
 @pytest.mark.parametrize(
@@ -371,4 +387,4 @@ async def test_a_correct_planner_passes(check: str) -> None:
 async def test_a_mistake_in_a_planner_is_named(check: str, fault: Callable[[], FerryPlanner], words: str) -> None:
     fair = ferry_proposal(BinaryPrediction(0.5))
     with pytest.raises(AssertionError, match=words):
-        await run_check(FerryKit(), check, planner=fault(), cases=CASES, fair_proposal=fair)
+        await run_check(FerryKit(), check, planner=fault(), cases=CASES, fair_proposal=fair, refused_proposals=REFUSED)
