@@ -20,7 +20,7 @@ from bot.core.plugin_specs import (
 )
 from bot.execution.gate.config_digest import config_digest as digest_with
 from bot.execution.gate.config_digest import credentials_digest, is_same_public_config
-from bot.execution.gate.execution_policy import venue_policy
+from bot.execution.gate.execution_policy import venue_policies, venue_policy
 
 TABLE: dict[str, Any] = {"forecasters": ["first"], "settings": {"groups": ["weather"]}}
 
@@ -266,3 +266,11 @@ def test_each_of_several_keys_is_part_of_the_credentials() -> None:
     }
     hidden = credentials_digest(config().with_sources(ConfigSources(variables=variables)), lantern)
     assert len(bytes.fromhex(hidden)) == 32
+
+
+def test_policies_that_exist_already_are_kept() -> None:
+    made = venue_policies(config(), offered)
+    assert {*made} == {"lantern", "torch"}
+    again = venue_policies(config(), offered, known={"lantern": made["lantern"]})
+    assert again["lantern"] is made["lantern"]
+    assert again["torch"] == made["torch"]
