@@ -70,7 +70,7 @@ async def test_a_round_becomes_one_complete_file(tmp_path: Path, questions: tupl
         "question_set": "2026-05-24-llm.json",
     }
     assert {(row["source"], row["id"], row["resolution_date"]) for row in rows} == {
-        (question.source, question.facts["id"], target.key if question.family == "dataset" else None)
+        (question.source, question.source_id, target.key if question.family == "dataset" else None)
         for question in questions
         for target in question.targets
     }

@@ -40,7 +40,7 @@ def said(prediction: Prediction, shape: QuestionShape, *beliefs: Belief, label: 
         targets=(Target(),),
         closes_at=AT + timedelta(days=1),
         family="market",
-        facts={"label": label} if label else {},
+        label=label,
     )
     forecast = Forecast(
         id="f",
