@@ -32,7 +32,8 @@ from bot.testing.price_feed_contract import PriceFeedContract
 from bot.testing.question_list_contract import QuestionListContract
 from bot.testing.search_contract import SearchEngineContract
 from bot.testing.spec_contract import PluginSpecContract
-from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
+from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract
+from bot.testing.trading_contract import TradingSubmitterContract
 from bot.testing.venue_contracts import ArchiveContract, VenueContract
 
 
