@@ -67,6 +67,8 @@ class FakeKalshiAccount:
     orders: list[dict[str, Any]] = field(default_factory=list)
     fills: list[dict[str, Any]] = field(default_factory=list)
     positions: dict[str, Decimal] = field(default_factory=dict)
+    costs: dict[str, Decimal] = field(default_factory=dict)
+    fees: dict[str, Decimal] = field(default_factory=dict)
     used_ids: set[str] = field(default_factory=set)
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
@@ -208,6 +210,7 @@ class FakeKalshiAccount:
             filled += size
             paid = price if sign > 0 else 1 - price
             self.cash += (size * (1 - paid) if closing else -size * paid) - fee
+            self._count_cost(order["ticker"], sign * size, paid, fee)
             self.fills.append(
                 {
                     "fill_id": f"fill-{len(self.fills)}",
@@ -221,9 +224,17 @@ class FakeKalshiAccount:
                     "created_time": self.now().isoformat(),
                 }
             )
-        self.positions[order["ticker"]] = self.positions.get(order["ticker"], Decimal(0)) + sign * filled
         order["fill_count_fp"] = f"{filled:.2f}"
         return filled
+
+    def _count_cost(self, ticker: str, change: Decimal, price: Decimal, fee: Decimal) -> None:
+        """Add contracts at their price; those that close others take away their part of the cost."""
+        held, cost = self.positions.get(ticker, Decimal(0)), self.costs.get(ticker, Decimal(0))
+        closed = min(abs(change), abs(held)) if change * held < 0 else Decimal(0)
+        left = cost * (1 - closed / abs(held)) if closed else cost
+        self.costs[ticker] = left + (abs(change) - closed) * price
+        self.fees[ticker] = self.fees.get(ticker, Decimal(0)) + fee
+        self.positions[ticker] = held + change
 
     def _record(self, ticker: str, side: str, count: Decimal, price: Decimal, client_id: str) -> dict[str, Any]:
         return {
@@ -266,7 +277,12 @@ class FakeKalshiAccount:
                 return reply({"balance": int(self.cash * 100) + 50_000, "balance_breakdown": parts})
             case "positions":
                 rows = [
-                    {"ticker": ticker, "position_fp": f"{count:.2f}", "market_exposure_dollars": "0.0000"}
+                    {
+                        "ticker": ticker,
+                        "position_fp": f"{count:.2f}",
+                        "market_exposure_dollars": f"{self.costs.get(ticker, Decimal(0)):.4f}",
+                        "fees_paid_dollars": f"{self.fees.get(ticker, Decimal(0)):.4f}",
+                    }
                     for ticker, count in self.positions.items()
                 ]
                 return reply({"market_positions": rows, "event_positions": [], "cursor": ""})
