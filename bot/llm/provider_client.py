@@ -77,6 +77,10 @@ class ProviderClient:
         """Return whether the server of a model may be used."""
         return self._server_state(model).is_available
 
+    def permitted_requests(self, model: str) -> int:
+        """Return how many requests to a model may be in flight, by what was learned; 0 while it is paused or fails."""
+        return self.queue.permitted_requests(model) if self._server_state(model).is_ready else 0
+
     def model_location(self, model: str) -> str:
         """Return where a model is served, as far as the provider reports it."""
         if model not in self._locations:

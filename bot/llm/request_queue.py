@@ -105,6 +105,10 @@ class ProviderQueue:
         """The models that were asked, or are known."""
         return self._models
 
+    def permitted_requests(self, model: str) -> int:
+        """Return how many requests to a model may be in flight."""
+        return min(self._ceiling, self._model_queue(model).limit.limit)
+
     @asynccontextmanager
     async def request_slot(
         self, model: str, *, scope: str = "", urgency: ModelUrgency = ModelUrgency.ORDINARY
