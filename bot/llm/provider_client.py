@@ -77,6 +77,10 @@ class ProviderClient:
         """Return whether the server of a model may be used."""
         return self._server_state(model).is_available
 
+    def permitted_requests(self, model: str) -> int:
+        """Return how many requests to a model may be in flight, by what was learned; 0 while it is paused or fails."""
+        return self.queue.permitted_requests(model) if self._server_state(model).is_ready else 0
+
     def model_location(self, model: str) -> str:
         """Return where a model is served, as far as the provider reports it."""
         if model not in self._locations:
@@ -140,7 +144,10 @@ class ProviderClient:
     async def _attempt(self, call: ModelCall, server: ServerState, deadline: RequestDeadline) -> ModelCompletion:
         while True:
             await server.wait_until_ready(deadline)
-            async with self.queue.request_slot(call.request.model) as queue:
+            asked = call.request.model_request
+            async with self.queue.request_slot(
+                call.request.model, scope=asked.charge.scope, urgency=asked.urgency
+            ) as queue:
                 permit = await self._acquire_permit(call, server)
                 if permit is not None:
                     return await self._send_in_slot(call, queue, server, permit, deadline=deadline)

@@ -102,11 +102,11 @@ _TEXTS = frozenset({"criteria", "background"})
 def require_detail(question: Question, name: str, wanted: object) -> None:
     """Fail unless a question has that value of a field or detail; a long text only needs to contain it."""
     known = QUESTION_DETAILS.get(name)
-    fields = {field.name for field in dataclasses.fields(Question)} | {"event", "creator", "category"}
+    fields = {field.name for field in dataclasses.fields(Question)}
     assert known is not None or name in fields, (
         f"`details` names {name!r}; known are the fields of Question, and {', '.join(QUESTION_DETAILS)}"
     )
-    found = known(question) if known is not None else getattr(question, name, question.facts.get(name, ""))
+    found = known(question) if known is not None else getattr(question, name)
     text = f"{question.ref}: {name} is {found!r}, expected {wanted!r}{explain_time(found, wanted)}"
     if name in _TEXTS:
         is_right = str(wanted) in str(found)

@@ -21,7 +21,7 @@ from bot.core.errors import FoxcastError, ServiceUnavailableError
 from bot.core.interfaces import HttpClient
 from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
-from bot.core.questions import Question, QuestionRef, ReservedFact
+from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.expected_values import (
@@ -50,8 +50,8 @@ class QuestionListContract:
     where a venue has none. ``outcomes`` is by key what is expected of those that are resolved, ``resolved_at`` since
     when it is known. ``events`` is by key the event, the group whose cap an order counts for. ``details`` are by key
     further values: those of any field of Question, and of ``expected_values.QUESTION_DETAILS``; a curve needs its
-    "range". ``cursor_field`` is the field of a page, if any,
-    that names the next one. The event loop is never held for more than ``max_pause_s``.
+    "range". ``cursor_field`` is the field of a page, if any, that names the next one. The event loop is never held for
+    more than ``max_pause_s``.
     """
 
     spec: ClassVar[VenueSpec[Any]]
@@ -97,7 +97,7 @@ class QuestionListContract:
         assert not missing, (
             f"not listed: {missing}. Does the reader ask for the pages after the first, with the cursor of the last "
             "one? Does no filter drop them, and are they not left out as unreadable (a time without a zone or in "
-            "milliseconds, a price outside [0, 1])?"
+            "milliseconds, a price or spread outside [0, 1])?"
         )
         more = sorted(set(keys) - set(self.expected))
         assert not more, (
@@ -184,11 +184,6 @@ class QuestionListContract:
         for question in await self._list_questions(context):
             for name, wanted in self.details.get(question.ref.key, {}).items():
                 require_detail(question, name, wanted)
-            spread = None if question.crowd is None else question.crowd.spread
-            assert spread is None or 0.0 <= spread < 1.0, (
-                f"{question.ref}: the spread is {spread:g}, but it is a difference of probabilities, from 0 to 1: "
-                "divide percents and cents by 100, and subtract the bid from the ask"
-            )
 
     async def test_kinds_are_those_of_the_page(self, context: PluginContext) -> None:
         for question in await self._list_questions(context):
@@ -199,9 +194,9 @@ class QuestionListContract:
 
     async def test_events_are_named_so_that_their_cap_binds(self, context: PluginContext) -> None:
         for question in await self._list_questions(context):
-            wanted, found = self.events.get(question.ref.key, ""), question.facts.get(ReservedFact.EVENT, "")
+            wanted, found = self.events.get(question.ref.key, ""), question.event
             assert found == wanted or not wanted, (
-                f'{question.ref}: facts["event"] is {found!r}, expected {wanted!r}. Without it the cap of an event '
+                f"{question.ref}: event is {found!r}, expected {wanted!r}. Without it the cap of an event "
                 "never binds, and orders on questions that win or lose together are not added up"
             )
 
@@ -253,8 +248,8 @@ class QuestionListContract:
                 return
         pytest.fail(
             f"context.http raised ServiceUnavailableError, and resolutions() swallowed it (it yields {found}): let it "
-            "pass, else an outage looks as if nothing were resolved. Only NotFoundError and MalformedDataError are about "
-            "one question"
+            "pass, else an outage looks as if nothing were resolved. Only NotFoundError and MalformedDataError are "
+            "about one question"
         )
 
     async def test_a_record_that_cannot_be_read_costs_that_record_only(self, context: PluginContext) -> None:

@@ -3,8 +3,8 @@
 The key of a question is the ticker of its market, or ``event:TICKER`` for an event with at most one winner, which has
 an option for none of its markets. A market that is settled between yes and no is void.
 
-Facts of a question (all texts): ``market`` (its key), ``event`` and ``series`` (tickers), ``category`` (that of the
-series), and ``tickers``: as JSON, the ticker of the market by option ("" where there are none).
+The category of a question is that of its series. Its facts (all texts): ``series`` (a ticker), and ``tickers``: as
+JSON, the ticker of the market by option ("" where there are none).
 """
 
 from bot.api import SetupChoice, SetupValue, VenueSpec, hookimpl

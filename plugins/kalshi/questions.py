@@ -112,13 +112,7 @@ class EventReading:
         opens = [market.opens_at for market in members.values() if market.opens_at]
         opens_at = min(opens) if opens and min(opens) < closes_at else None
         category = series.category if series else ""
-        facts = {
-            "event": event.ticker,
-            "series": event.series,
-            "category": category,
-            "market": key,
-            "tickers": json.dumps({option: market.ticker for option, market in members.items()}, ensure_ascii=False),
-        }
+        tickers = json.dumps({option: market.ticker for option, market in members.items()}, ensure_ascii=False)
         resolves_at = max(market.resolves_at for market in members.values())
         try:
             return Question(
@@ -133,7 +127,10 @@ class EventReading:
                 opens_at=opens_at,
                 closes_at=closes_at,
                 crowd=crowd,
-                facts={name: text for name, text in facts.items() if text},
+                event=event.ticker,
+                market=key,
+                category=category,
+                facts={"tickers": tickers, **({"series": event.series} if event.series else {})},
                 tags=(category,) if category else (),
             )
         except ValueError as error:

@@ -140,7 +140,8 @@ class FerryReader:
             criteria=one["rules"],
             closes_at=self.closing_time(one),
             crowd=None if "low" in one else CrowdForecast(prediction=self.price(one), at=at, spread=self.spread(one)),
-            facts=self.facts(one),
+            event=self.event(one),
+            category=self.category(one),
         )
 
     def key_of(self, one: Record) -> str:
@@ -174,8 +175,11 @@ class FerryReader:
     def price_time(self, one: Record) -> datetime:
         return self.context.clock.now()
 
-    def facts(self, one: Record) -> Mapping[str, str]:
-        return {"event": one["line"], "category": "ferries"}
+    def event(self, one: Record) -> str:
+        return str(one["line"])
+
+    def category(self, one: Record) -> str:
+        return "ferries"
 
     async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
         for ref in pending:
@@ -314,8 +318,8 @@ class LocalTimes(FerryReader):
 
 
 class CategoryForgotten(FerryReader):
-    def facts(self, one: Record) -> Mapping[str, str]:
-        return {"event": one["line"]}
+    def category(self, one: Record) -> str:
+        return ""
 
 
 class RulesForgotten(FerryReader):
@@ -424,8 +428,9 @@ class OtherVenueName(FerryReader):
 
 
 class EventForgotten(FerryReader):
-    def facts(self, one: Record) -> Mapping[str, str]:
-        return {"category": "ferries"}
+    def event(self, one: Record) -> str:
+        del one
+        return ""
 
 
 class ChoiceAsBinary(FerryReader):
