@@ -142,11 +142,15 @@ async def _collect_quotes_until(
 ) -> list[Quote]:
     """Return all quotes up to the expected price."""
     heard: list[Quote] = []
+
+    def is_wanted(quote: Quote) -> bool:
+        heard.append(quote)
+        return quote.ref == ref and _is_close(quote.prediction, wanted, tolerance)
+
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WAIT_LIMIT_S):
             async for quote in quotes:
-                heard.append(quote)
-                if quote.ref == ref and _is_close(quote.prediction, wanted, tolerance):
+                if is_wanted(quote):
                     return heard
     pytest.fail(_explain_missing_quote(ref, wanted, heard, tolerance))
 
