@@ -67,10 +67,11 @@ async def open_parts(
 
 
 async def test_a_part_is_opened_in_a_folder_of_the_check(tmp_path: Path) -> None:
-    path = write_plugin(tmp_path, "context.folder.mkdir(parents=True)")
+    (tmp_path / "scratch").mkdir()
+    path = write_plugin(tmp_path, 'context.folder.joinpath("mark").touch()')
     (finding,) = await open_parts(path)
     assert (finding.kind, finding.part, finding.failures) == (FindingKind.OPENED, "search ember", ())
-    assert (tmp_path / "scratch" / "ember").is_dir()
+    assert [one.name for one in (tmp_path / "scratch").rglob("*") if one.is_file()] == ["mark"]
     assert not (tmp_path / "state").exists()
 
 
