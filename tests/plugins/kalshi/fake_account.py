@@ -138,16 +138,11 @@ class FakeKalshiAccount:
         order = self._record(body["ticker"], body["side"], count, price, client_id)
         self.orders.append(order)
         filled = self._book(order, taken, closing=not opens)
-        return reply(
-            {
-                "order_id": order["order_id"],
-                "client_order_id": client_id,
-                "fill_count": f"{filled:.2f}",
-                "remaining_count": "0.00",
-                "ts_ms": int(self.now().timestamp() * 1000),
-            },
-            201,
-        )
+        fields = {"order_id": order["order_id"], "client_order_id": client_id, "fill_count": f"{filled:.2f}"}
+        if filled:
+            value, fees = sum(p * size for p, size, _ in taken), sum(fee for _, _, fee in taken)
+            fields |= {"average_fill_price": f"{value / filled:.4f}", "average_fee_paid": f"{fees / filled:.4f}"}
+        return reply(fields | {"remaining_count": "0.00", "ts_ms": int(self.now().timestamp() * 1000)}, 201)
 
     def _body_refusal(self, request: ReceivedRequest, body: dict[str, Any]) -> ScriptedResponse | None:  # noqa: PLR0911 - one for each refusal
         if "application/json" not in request.headers.get("content-type", ""):
@@ -211,6 +206,8 @@ class FakeKalshiAccount:
             self.fills.append(
                 {
                     "fill_id": f"fill-{len(self.fills)}",
+                    "trade_id": f"fill-{len(self.fills)}",
+                    "exchange_index": 0,
                     "order_id": order["order_id"],
                     "ticker": order["ticker"],
                     "book_side": order["book_side"],
@@ -223,6 +220,9 @@ class FakeKalshiAccount:
             )
         self.positions[order["ticker"]] = self.positions.get(order["ticker"], Decimal(0)) + sign * filled
         order["fill_count_fp"] = f"{filled:.2f}"
+        paid = sum((size * (price if sign > 0 else 1 - price) for price, size, _ in taken), Decimal(0))
+        order["taker_fill_cost_dollars"] = f"{paid:.6f}"
+        order["taker_fees_dollars"] = f"{sum((fee for _, _, fee in taken), Decimal(0)):.6f}"
         return filled
 
     def _record(self, ticker: str, side: str, count: Decimal, price: Decimal, client_id: str) -> dict[str, Any]:
@@ -231,13 +231,44 @@ class FakeKalshiAccount:
             "client_order_id": client_id,
             "ticker": ticker,
             "book_side": side,
+            "outcome_side": "yes" if side == "bid" else "no",
+            "type": "limit",
             "status": "executed",
+            "exchange_index": 0,
             "yes_price_dollars": f"{price:.4f}",
             "no_price_dollars": f"{1 - price:.4f}",
             "initial_count_fp": f"{count:.2f}",
             "fill_count_fp": "0.00",
             "remaining_count_fp": "0.00",
+            "taker_fill_cost_dollars": "0.000000",
+            "maker_fill_cost_dollars": "0.000000",
+            "taker_fees_dollars": "0.000000",
+            "maker_fees_dollars": "0.000000",
+            "expiration_time": None,
             "created_time": self.now().isoformat(),
+            "last_update_time": self.now().isoformat(),
+        }
+
+    def _position(self, ticker: str) -> dict[str, Any]:
+        """Return a position with what its contracts cost, by the fills in their order."""
+        held = exposure = traded = fees = realized = Decimal(0)
+        for row in (one for one in self.fills if one["ticker"] == ticker):
+            size, price = Decimal(row["count_fp"]), Decimal(row["yes_price_dollars"])
+            sign, paid = (1, price) if row["book_side"] == "bid" else (-1, 1 - price)
+            # A pair of YES and NO pays 1 at once; what is left of the fill opens the other side.
+            closed = min(size, -sign * held) if sign * held < 0 else Decimal(0)
+            cost = exposure * closed / abs(held) if closed else Decimal(0)
+            realized += closed * (1 - paid) - cost
+            exposure += (size - closed) * paid - cost
+            held += sign * size
+            traded, fees = traded + size * paid, fees + Decimal(row["fee_cost"])
+        dollars = {"market_exposure": exposure, "total_traded": traded, "realized_pnl": realized, "fees_paid": fees}
+        return {
+            "ticker": ticker,
+            "exchange_index": 0,
+            "position_fp": f"{self.positions[ticker]:.2f}",
+            **{f"{name}_dollars": f"{value:.6f}" for name, value in dollars.items()},
+            "last_updated_ts": self.now().isoformat(),
         }
 
     def _cancel(self, name: str, asked: dict[str, str]) -> ScriptedResponse:
@@ -250,7 +281,9 @@ class FakeKalshiAccount:
                 and asked.get("market_ticker") == order["ticker"]
             ):
                 order["status"] = "canceled"
-                return reply({"order_id": name, "reduced_by": order["remaining_count_fp"], "ts_ms": 0})
+                fields = {"order_id": name, "client_order_id": order["client_order_id"]}
+                now_ms = int(self.now().timestamp() * 1000)
+                return reply(fields | {"reduced_by": order["remaining_count_fp"], "ts_ms": now_ms})
         return not_found()
 
     def _read(self, path: str, asked: dict[str, str]) -> ScriptedResponse:
@@ -263,12 +296,11 @@ class FakeKalshiAccount:
                     {"exchange_index": 0, "balance": f"{self.cash:.4f}"},
                     {"exchange_index": 3, "balance": "500.00"},
                 ]
-                return reply({"balance": int(self.cash * 100) + 50_000, "balance_breakdown": parts})
+                total = {"balance": int(self.cash * 100) + 50_000, "balance_dollars": f"{self.cash + 500:.4f}"}
+                total |= {"portfolio_value": 0, "updated_ts": int(self.now().timestamp())}
+                return reply(total | {"balance_breakdown": parts})
             case "positions":
-                rows = [
-                    {"ticker": ticker, "position_fp": f"{count:.2f}", "market_exposure_dollars": "0.0000"}
-                    for ticker, count in self.positions.items()
-                ]
+                rows = [self._position(ticker) for ticker in self.positions]
                 return reply({"market_positions": rows, "event_positions": [], "cursor": ""})
             case "orders" | "fills":
                 return self._list(path, asked)
