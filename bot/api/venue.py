@@ -48,7 +48,7 @@ from bot.core.orders import (
 from bot.core.outcomes import ContestStanding
 from bot.core.permissions import ExposureGroups
 from bot.core.plugin_specs import PaperBookContext, PriceFeedContext, VenueSpec, VenueWriterContext
-from bot.core.questions import Quote, ReservedFact
+from bot.core.questions import Quote
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -181,7 +181,6 @@ __all__ = [
     "Quote",
     "RemainderState",
     "ReportedOutcomes",
-    "ReservedFact",
     "ResponsibleParty",
     "Round",
     "RoundArchive",

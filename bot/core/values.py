@@ -22,8 +22,13 @@ def is_nested_too_deeply(value: object) -> bool:
     return True
 
 
-def require_timezone(name: str, moment: datetime | None) -> None:
-    """Raise ValueError for a datetime without a time zone."""
-    if moment is not None and moment.utcoffset() is None:
+def require_timezone(name: str, moment: object) -> None:
+    """Raise ValueError for anything but None and a datetime with a time zone."""
+    if moment is None:
+        return
+    if not isinstance(moment, datetime):
+        message = f"{name} is {moment!r}, which is no datetime"
+        raise ValueError(message)  # noqa: TRY004 - all faults of a value are of one kind
+    if moment.utcoffset() is None:
         message = f"{name} {moment.isoformat()} has no time zone"
         raise ValueError(message)

@@ -32,7 +32,7 @@ from bot.forecasting.aggregation import (
 )
 from bot.forecasting.failures import explain_too_few_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster, WarmStart
-from bot.forecasting.parameter_fitting import allows_training, elsewhere_past
+from bot.forecasting.parameter_fitting import elsewhere_past
 from bot.forecasting.peers import STUCK_REASON, PeerForecast, elsewhere_forecast, has_not_moved, peer_result
 from bot.forecasting.question_matching import match_questions, read_features
 from bot.forecasting.trial import TrialSettings, run_trial
@@ -180,7 +180,7 @@ class BacktestHistory:
             for forecaster in forecasters
             if (made := self.forecasts.get((forecaster, a_round.key))) is not None
             for question, resolution in _known_resolutions(a_round, before)
-            if (resolution.ref, resolution.target) in made.predictions and allows_training(question)
+            if (resolution.ref, resolution.target) in made.predictions and question.allows_training
         ]
 
 

@@ -140,7 +140,10 @@ class ProviderClient:
     async def _attempt(self, call: ModelCall, server: ServerState, deadline: RequestDeadline) -> ModelCompletion:
         while True:
             await server.wait_until_ready(deadline)
-            async with self.queue.request_slot(call.request.model) as queue:
+            asked = call.request.model_request
+            async with self.queue.request_slot(
+                call.request.model, scope=asked.charge.scope, urgency=asked.urgency
+            ) as queue:
                 permit = await self._acquire_permit(call, server)
                 if permit is not None:
                     return await self._send_in_slot(call, queue, server, permit, deadline=deadline)

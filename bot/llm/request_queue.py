@@ -1,4 +1,8 @@
-"""The queue of one provider: how many requests are in flight, of each model and of all, and how many a minute."""
+"""The queue of one provider: how many requests are in flight, of each model and of all, and how many a minute.
+
+While requests wait, urgent ones go first, and then those of the question that asked first: so questions are finished
+one after the other, and a later step of one is never behind the first step of another.
+"""
 
 import asyncio
 import heapq
@@ -12,9 +16,12 @@ from itertools import count
 from bot.config.schema import ProviderSection
 from bot.core.beliefs import ModelUsage
 from bot.core.interfaces import Clock
+from bot.core.language_models import ModelUrgency
 from bot.llm.adaptive_limit import AdaptiveLimit
 
 MINUTE_S = 60.0
+# Of so many questions it is known which one asked first.
+MAX_KNOWN_SCOPES = 10_000
 
 
 class RequestResult(Enum):
@@ -28,7 +35,8 @@ class RequestResult(Enum):
 
 @dataclass(slots=True, order=True)
 class _WaitingRequest:
-    number: int
+    # Its urgency, the number of its question and its own.
+    order: tuple[int, int, int]
     admitted: "asyncio.Future[None]" = field(compare=False)
 
 
@@ -87,6 +95,8 @@ class ProviderQueue:
         self._clock = clock
         self._in_flight = 0
         self._numbers = count()
+        # The number of each question, by its scope, in the order in which they first asked.
+        self._first_asked: dict[str, int] = {}
         self._models = {name: ModelQueue(limit, clock=clock) for name, limit in (limits or {}).items()}
         self._rate_limiter = None if section.per_minute is None else MinuteRateLimiter(section.per_minute, clock=clock)
 
@@ -96,10 +106,15 @@ class ProviderQueue:
         return self._models
 
     @asynccontextmanager
-    async def request_slot(self, model: str) -> AsyncIterator[ModelQueue]:
-        """Wait for a slot and hold it while entered; return the queue of the model, to record the result."""
-        queue = self._model_queue(model)
-        await self._acquire(queue)
+    async def request_slot(
+        self, model: str, *, scope: str = "", urgency: ModelUrgency = ModelUrgency.ORDINARY
+    ) -> AsyncIterator[ModelQueue]:
+        """Wait for a slot and hold it while entered; return the queue of the model, to record the result.
+
+        ``scope`` names the question that asks.
+        """
+        queue, number = self._model_queue(model), next(self._numbers)
+        await self._acquire(queue, (urgency, self._scope_number(scope, number), number))
         try:
             if self._rate_limiter is not None:
                 await self._rate_limiter.wait_for_turn()
@@ -112,11 +127,17 @@ class ProviderQueue:
             self._models[model] = ModelQueue(AdaptiveLimit(ceiling=self._ceiling), clock=self._clock)
         return self._models[model]
 
-    async def _acquire(self, queue: ModelQueue) -> None:
+    def _scope_number(self, scope: str, number: int) -> int:
+        known = self._first_asked
+        if scope not in known and len(known) >= MAX_KNOWN_SCOPES:
+            del known[next(iter(known))]
+        return known.setdefault(scope, number)
+
+    async def _acquire(self, queue: ModelQueue, order: tuple[int, int, int]) -> None:
         if self._in_flight < self._ceiling and queue.has_room and queue.first_waiting() is None:
             self._count(queue, 1)
             return
-        request = _WaitingRequest(next(self._numbers), asyncio.get_running_loop().create_future())
+        request = _WaitingRequest(order, asyncio.get_running_loop().create_future())
         queue.add_waiting(request)
         try:
             await request.admitted

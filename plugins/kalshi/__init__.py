@@ -3,9 +3,9 @@
 The key of a question is the ticker of its market, or ``event:TICKER`` for an event with at most one winner, which has
 an option for none of its markets. A market that is settled between yes and no is void.
 
-Facts of a question (all texts): ``market`` (its key), ``event`` and ``series`` (tickers), ``category`` (that of the
-series), ``tickers``: as JSON, the ticker of the market by option ("" where there are none), and ``fee_rate`` (that of
-takers, "" where the formula of the fees is unknown).
+The category of a question is that of its series. Its facts (all texts): ``series`` (a ticker), ``tickers``: as JSON,
+the ticker of the market by option ("" where there are none), and ``fee_rate``: that of takers, missing where the
+formula of the fees is unknown.
 """
 
 from bot.api import SetupChoice, SetupValue, VenueSpec, hookimpl

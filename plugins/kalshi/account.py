@@ -104,7 +104,10 @@ class KalshiAccountReader:
             contract=ticker,
             leg=ContractSide.YES if count > 0 else ContractSide.NO,
             shares=float(abs(count)),
-            paid=float(parse_decimal(row, "market_exposure_dollars", ticker)),
+            # The cost of the shares, without the fees of all orders on the market.
+            paid=float(
+                parse_decimal(row, "market_exposure_dollars", ticker) + parse_decimal(row, "fees_paid_dollars", ticker)
+            ),
         )
         try:
             book = parse_book(await self._client.book(ticker), ticker)

@@ -121,12 +121,9 @@ class EventReading:
         opens_at = min(opens) if opens and min(opens) < closes_at else None
         category = series.category if series else ""
         facts = {
-            "event": event.ticker,
-            "series": event.series,
-            "category": category,
-            "market": key,
-            "fee_rate": self._fee_rate(),
             "tickers": json.dumps({option: market.ticker for option, market in members.items()}, ensure_ascii=False),
+            "series": event.series,
+            "fee_rate": self._fee_rate(),
         }
         resolves_at = max(market.resolves_at for market in members.values())
         try:
@@ -142,6 +139,9 @@ class EventReading:
                 opens_at=opens_at,
                 closes_at=closes_at,
                 crowd=crowd,
+                event=event.ticker,
+                market=key,
+                category=category,
                 facts={name: text for name, text in facts.items() if text},
                 tags=(category,) if category else (),
             )

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
 from urllib.parse import quote, urlencode
+from uuid import UUID
 
 import structlog
 
@@ -249,9 +250,8 @@ def require_matching_terms(order: Order) -> None:
 def seal_order(intent: Intent, order: Order, now: datetime) -> SealedRequest:
     """Return the request of an order; a sale never opens a position on the other side."""
     made_ms = int(now.timestamp() * 1000)
-    digits = sha256(f"{intent.id} {made_ms}".encode()).hexdigest()
     # In the form of a random UUID, which the venue asks for.
-    client_id = f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
+    client_id = str(UUID(bytes=sha256(f"{intent.id} {made_ms}".encode()).digest()[:16], version=4))
     body: dict[str, Json] = {
         "ticker": order.contract,
         "side": order.terms["book_side"],

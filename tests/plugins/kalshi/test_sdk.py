@@ -129,4 +129,6 @@ async def test_a_position_costs_what_its_fills_cost(live: WriterFixture) -> None
     left = ask(live, "GET", f"{PREFIX}/portfolio/positions")["market_positions"][0]
     assert (left["position_fp"], left["market_exposure_dollars"]) == ("10.00", "5.740000")
     account = await live.writer().account()
-    assert [(one.shares, round(one.paid, 6)) for one in account.positions] == [(10.0, 5.74)]
+    assert [(one.shares, round(one.paid, 6)) for one in account.positions] == [
+        (10.0, 6.2557)
+    ]  # with fees of 0.3424 and 0.1733

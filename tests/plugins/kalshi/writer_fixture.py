@@ -19,7 +19,7 @@ A, B = "KXDEMO-26DEC31-A", "KXDEMO-26DEC31-B"
 
 @dataclass(slots=True)
 class WriterFixture:
-    """The venue with an account; ``losses`` are what happens to the next writes: request or reply."""
+    """The venue with an account; ``losses`` are what happens to the next writes: request, reply, or a status."""
 
     kalshi: KalshiFixture
     account: FakeKalshiAccount
@@ -37,6 +37,9 @@ class WriterFixture:
         loss = self.losses.pop(0) if self.losses else ""
         if loss == "request":
             raise ServiceUnavailableError("the connection ended")  # noqa: EM101, TRY003 - of the network
+        if loss.isdigit():
+            return HttpResponse(status=int(loss))
+        assert request.is_cancellation is (request.method == "DELETE")
         path = "/" + request.url.partition("//")[2].partition("/")[2]
         headers = {name.lower(): value for name, value in request.headers.items()}
         received = ReceivedRequest(method=request.method, path=path, headers=headers, body=request.body or b"")

@@ -103,8 +103,8 @@ UNREACHED: Mapping[str, str] = {
         _SECOND_LOOK,
     ),
     **dict.fromkeys(
-        ("rule check_clairvoyance, deciding", "rule check_clairvoyance, sending", "hold check_clairvoyance"),
-        "no forecaster of the simulation may see the future",
+        ("rule check_clairvoyance, sending",),
+        "what a forecaster that sees the future said is never planned",
     ),
     **dict.fromkeys(
         ("rule check_forecaster, sending", "hold check_forecaster (1)"),

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.world_record import WorldRecord
 
+# A question, and the forecaster that alone is locked, None for all.
+LockedQuestion = tuple[QuestionRef, str | None]
 ADA, CLOCK_MOVED = "ada", "clock moved"
 ACTS = (
     "clock set",
@@ -62,6 +64,8 @@ WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
 HEARD_WITHIN_S = 5.0
 # So many questions are locked for hours at a time, at most, and how long it takes until some are, and are not any more.
 LOCKED, LOCKS_EVERY_S, HELD_H = 12, 5.0 * HOUR_S, 6.0
+# How many locks are of the forecaster alone whose forecast waits.
+FOR_ONE = 1 / 2
 # How often a kill makes somebody halt or disarm.
 WARY = 1 / 3
 # How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
@@ -104,8 +108,8 @@ class SimulatedOperators:
     _seen_approvals: set[str] = field(default_factory=set)
     _arms_from_s: float = 0.0
     _armed_until: dict[str, datetime] = field(default_factory=dict)
-    _locked: list[QuestionRef] = field(default_factory=list)
-    _locked_for_hours: list[QuestionRef] = field(default_factory=list)
+    _locked: list[LockedQuestion] = field(default_factory=list)
+    _locked_for_hours: list[LockedQuestion] = field(default_factory=list)
     _ahead_s: float = 0.0
     _waiting: Callable[[], object] | None = None
 
@@ -267,18 +271,19 @@ class SimulatedOperators:
     def _lock(self) -> None:
         self._lock_some(self.stream, 1, self._locked)
 
-    def _lock_some(self, stream: np.random.Generator, most: int, locked: list[QuestionRef]) -> None:
+    def _lock_some(self, stream: np.random.Generator, most: int, locked: list[LockedQuestion]) -> None:
         lately = format_timestamp(self.machine.now() - timedelta(hours=HELD_H))
         rows = self._read_ledger(_HELD_QUESTIONS, lately) if most > 1 else []
         rows = rows or self._read_ledger(_OPEN_QUESTIONS, self._now_text())
-        refs = [QuestionRef.parse(row["ref"]) for row in rows]
-        for place in sorted({int(stream.integers(len(refs))) for _ in range(most)} if refs else ()):
-            locked.append(refs[place])
-            self._ask(LockQuestion(ref=refs[place], reason="ada thinks about it"))
+        for place in sorted({int(stream.integers(len(rows))) for _ in range(most)} if rows else ()):
+            ref, forecaster = QuestionRef.parse(rows[place]["ref"]), rows[place]["forecaster"]
+            locked.append((ref, forecaster if stream.random() < FOR_ONE else None))
+            self._ask(LockQuestion(ref=ref, forecaster=locked[-1][1], reason="ada thinks about it"))
 
-    def _unlock(self, locked: list[QuestionRef]) -> None:
+    def _unlock(self, locked: list[LockedQuestion]) -> None:
         while locked:
-            self._ask(UnlockQuestion(ref=locked.pop(), by=ADA, asked_at=self.machine.now()))
+            ref, forecaster = locked.pop()
+            self._ask(UnlockQuestion(ref=ref, forecaster=forecaster, by=ADA, asked_at=self.machine.now()))
 
     def _forecast(self) -> None:
         """Ask for a forecast of a question, which is only recorded in one of two cases."""

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,7 @@ class WorldRecord:
 
     def _config(self) -> Fact:
         assert self.lives is not None
-        return tomllib.loads((self.lives.home / "config.toml").read_text(encoding="utf-8"))
+        return read_tables((self.lives.home / "config.toml").read_text(encoding="utf-8"))
 
     def _moment(self) -> Fact:
         return {"at_s": self.at_s(), "clock": self.now()}
@@ -328,6 +329,12 @@ class WorldRecord:
                 yield name, {**groups, "question": f"manifold:{ref}"}
         for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
             yield other.condition, {**_groups(other), "question": f"polymarket:{other.condition}"}
+
+
+@lru_cache(maxsize=2)
+def read_tables(text: str) -> Fact:
+    """Return the tables of a configuration, which is asked for at each act of people and seldom changes."""
+    return tomllib.loads(text)
 
 
 def _moment_of(milliseconds: int) -> datetime:

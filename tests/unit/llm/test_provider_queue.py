@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.config.schema import ProviderSection
+from bot.core.language_models import ModelUrgency
 from bot.llm.request_queue import MinuteRateLimiter, ProviderQueue
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 
@@ -28,6 +29,33 @@ def test_all_of_a_hundred_are_served_five_at_a_time_in_the_order_of_arrival() ->
         return served, most
 
     assert run_in_virtual_time(main) == ([*range(100)], 5)
+
+
+def test_urgent_requests_go_first_and_then_those_of_the_question_that_was_begun_first() -> None:
+    async def main(clock: VirtualClock) -> list[str]:
+        queue = ProviderQueue(ProviderSection(concurrency=1), clock=clock)
+        served: list[str] = []
+
+        async def ask(scope: str, step: int, urgency: ModelUrgency = ModelUrgency.ORDINARY) -> None:
+            async with queue.request_slot("small", scope=scope, urgency=urgency):
+                served.append(f"{scope} {step}")
+                await clock.sleep(1)
+
+        async def make_steps(scope: str) -> None:
+            for step in range(3):
+                await ask(scope, step)
+
+        async def ask_later() -> None:
+            await clock.sleep(2.5)
+            closing = ask("closing", 0, ModelUrgency.CLOSING_SOON)
+            await asyncio.gather(closing, ask("person", 0, ModelUrgency.REQUESTED))
+
+        await asyncio.gather(*map(make_steps, ("a", "b", "c")), ask_later())
+        return served
+
+    # A question that was begun has its next step before another one is begun, or goes on.
+    steps = ["a 0", "b 0", "a 1", "person 0", "closing 0", "a 2", "b 1", "c 0", "b 2", "c 1", "c 2"]
+    assert run_in_virtual_time(main) == steps
 
 
 def test_who_leaves_the_queue_or_its_place_makes_room_at_once() -> None:
