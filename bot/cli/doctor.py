@@ -19,6 +19,7 @@ from bot.cli.doctor_checks import (
     CONFIG_REMEDY,
     TRIALS_CHECK,
     LastRunState,
+    check_caps,
     check_demoted_models,
     check_failed_trials,
     check_model_health,
@@ -105,6 +106,7 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     yield from _check_ledger(folder / LEDGER_FILE, now)
     if (folder / LEDGER_FILE).exists():
         yield from check_model_health(config, folder / LEDGER_FILE, now)
+        yield from check_caps(config, folder / LEDGER_FILE, now)
     yield from check_permissions(config, folder / LEDGER_FILE, now)
     yield from _check_live_venues(config, found, now)
 
