@@ -11,7 +11,7 @@ import pytest
 from bot.config.venue_schema import ChooseTable
 from bot.core.clock import SeededRandom
 from bot.core.forecasts import Forecast, TrialLimits
-from bot.core.interfaces import Forecaster
+from bot.core.interfaces import Forecaster, VenueReader
 from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
@@ -65,6 +65,7 @@ class JobsFixture:
     path: Path
     clock: FakeClock = field(default_factory=FakeClock)
     venue: FakeVenueReader = field(default_factory=FakeVenueReader)
+    reader: VenueReader | None = None
     book: FakeSubmitter = field(default_factory=FakeSubmitter)
     forecasters: dict[str, Forecaster] = field(
         default_factory=lambda: {
@@ -94,7 +95,7 @@ class JobsFixture:
         return await discover_questions(
             DiscoveryContext(
                 venue_name=VENUE,
-                venue=self.venue,
+                venue=self.reader or self.venue,
                 forecasters=forecasters,
                 ledger=self.ledger,
                 clock=self.clock,
@@ -182,7 +183,7 @@ class JobsFixture:
 
     async def resolve(self) -> str:
         return await resolve_questions(
-            ResolutionContext(venue_name=VENUE, venue=self.venue, ledger=self.ledger, clock=self.clock)
+            ResolutionContext(venue_name=VENUE, venue=self.reader or self.venue, ledger=self.ledger, clock=self.clock)
         )
 
     async def score(self) -> str:
