@@ -6,7 +6,7 @@ Called in this order: ``planner``, ``plan_order``.
 ``OrderPlan``, which the gate checks. ``ClosingPlanner.plan_closing`` sells a position that is to be closed.
 """
 
-from bot.core.interfaces import ClosingPlanner, OrderPlanner
+from bot.core.interfaces import ClosingPlanner, FeeSchedule, OrderPlanner
 from bot.core.orders import (
     Account,
     ClosingProposal,
@@ -23,7 +23,6 @@ from bot.execution.book_planner import ContractQuote, OrderBookPlanner
 from bot.execution.order_book import (
     BookLevel,
     BookWalkResult,
-    FeeSchedule,
     LevelFill,
     OrderBook,
     ShareFees,

@@ -195,7 +195,7 @@ class PluginFactory:
     async def open_venue(self, name: str) -> VenueReader:
         """Open the reader of a venue."""
         spec = self.registry.venues[name]
-        venue: VenueReader = await self._open_plugin(spec, spec.reader)
+        venue: VenueReader = await self.open_plugin(spec, spec.reader)
         return venue
 
     async def open_submitter(self, policy: ExecutionPolicy) -> VenueSubmitter | None:
@@ -217,7 +217,7 @@ class PluginFactory:
     async def open_planner(self, name: str) -> OrderPlanner | None:
         """Open the order planner, where the venue trades."""
         spec = self.registry.venues[name]
-        return None if spec.planner is None else await self._open_plugin(spec, spec.planner)
+        return None if spec.planner is None else await self.open_plugin(spec, spec.planner)
 
     async def open_price_feed(self, name: str) -> PriceFeed | None:
         """Open the price feed of a venue, where it has one; it connects when it is asked for quotes."""
@@ -391,9 +391,10 @@ class PluginFactory:
         return {spec.name: ConfiguredPageSource(spec=spec, source=source) for spec, source in opened if source}
 
     async def _open_or_skip_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
-        return await self.open_or_skip(spec, partial(PluginFactory._open_plugin, spec=spec, opener=opener))
+        return await self.open_or_skip(spec, partial(PluginFactory.open_plugin, spec=spec, opener=opener))
 
-    async def _open_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
+    async def open_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
+        """Open what a factory of a spec opens, with its settings; raises as ``enter_plugin`` does."""
         return await self._open_with_context(spec, opener, self.plugin_context(spec))
 
     async def _open_with_context(

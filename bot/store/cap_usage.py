@@ -210,8 +210,7 @@ def read_account_losses(
         return 0.0, 0.0
     first = database.execute(_EQUITY_BEFORE, values).fetchone() or database.execute(_EQUITY_AFTER, values).fetchone()
     (highest,) = database.execute(_HIGHEST_EQUITY, values).fetchone()
-    lost = 0.0 if first is None else first[0] - newest[0]
-    return max(0.0, lost), max(0.0, (newest[0] if highest is None else highest) - newest[0])
+    return max(0.0, first[0] - newest[0]), max(0.0, (newest[0] if highest is None else highest) - newest[0])
 
 
 def unsettled_cost(database: Database, venue: str, account: str, *, paper: bool) -> float:

@@ -169,6 +169,10 @@ async def test_what_the_validator_objects_to_is_not_written(tmp_path: Path, ques
     receipts = await submit(tmp_path, batch(questions), unchecked)
     assert states(receipts) == {IntentState.REFUSED}
     assert "file name" in receipts[0].detail
+    # Of four objections (file name, organization, model, eligibility) the first three are named.
+    wrong = {"organization": "", "model": "", "leaderboard_eligible": "maybe"}
+    receipts = await submit(tmp_path, batch(questions), SETTINGS.model_copy(update=wrong))
+    assert [name in receipts[0].detail for name in ("file name", *wrong)] == [True, True, True, False]
     assert list((tmp_path / "forecast_sets").iterdir()) == []
 
 

@@ -25,6 +25,7 @@ from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext
 from bot.forecasting.parameter_fitting import ForecasterTraining, ParameterFitter
 from bot.forecasting.peers import PeerToolFactory
+from bot.forecasting.question_admission import ModelLoad, QuestionAdmission
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.jobs.discovery import DiscoveryContext, discover_questions
 from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
@@ -79,7 +80,8 @@ class JobsFixture:
     spending: CostCheck = field(default_factory=CostCheck)
     trials: int = 1
     changes: Mapping[str, Any] = field(default_factory=dict)
-    concurrency: int = 4
+    concurrency: int | None = 4
+    load: ModelLoad | None = None
     mode: ExecutionMode = ExecutionMode.PAPER
     policy: ReforecastPolicy = field(default_factory=ReforecastPolicy)
     calibrator: PredictionCalibrator = field(default_factory=IdentityCalibrator)
@@ -141,7 +143,7 @@ class JobsFixture:
                 cost_check=self.spending,
                 owner=self.owner,
                 lease=self.lease,
-                concurrency=self.concurrency,
+                admission=QuestionAdmission(clock=self.clock, load=self.load, most=self.concurrency),
                 pass_limit_s=60.0,
                 is_stopping=self.stop,
             )
