@@ -27,12 +27,14 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 EXTRAS := --extra duckduckgo --extra calculate --extra apprise
 TESTED := --extra plots --extra polymarket --extra keyring --extra cluster --extra mixed
 SIGNER := $(VENV)/signer
+PEER := $(VENV)/peer
+PEER_PACKAGE := forecasting-tools==0.3.5
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo sample docs test check format lint types cover bench mutate campaign crash simulate scoreboard test-model test-slow test-live hostile signer plots lock clean
+.PHONY: help run demo sample docs test check format lint types cover bench bench-peer mutate campaign crash simulate scoreboard test-model test-slow test-live hostile signer plots lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,8 +71,12 @@ cover: $(TOOLS) ## run all tests and hold bot and plugins to 97 % of lines and b
 	$(BIN)/coverage report --include='bot/*' --fail-under=97
 	$(BIN)/coverage report --include='plugins/*' --fail-under=97
 
-bench: $(TOOLS) ## measure speed, memory and start-up time
+bench: $(TOOLS) ## print the table of speed, memory, start, weight and growth (BENCH_ARGS="comparison http", or all)
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+bench-peer: $(TOOLS) ## install forecasting-tools in an environment of its own, for its column in the table
+	$(BIN)/python -m venv --clear --without-pip $(PEER)
+	$(BIN)/uv pip install --quiet --python $(PEER)/bin/python --exclude-newer '7 days' '$(PEER_PACKAGE)'
 
 mutate: $(TOOLS) ## change what spends or sends, bit by bit: do the tests notice? (MUTATE_ARGS="--part gate --minutes 30")
 	nice -n 10 $(BIN)/python -m tests.mutation_testing $(MUTATE_ARGS)

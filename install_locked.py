@@ -26,7 +26,7 @@ def main() -> int:
     """Install the locks in their order, then this folder if wanted; return the exit code of an installer that fails."""
     parser = argparse.ArgumentParser(prog="install_locked.py", description="Install lock files, with progress.")
     parser.add_argument("environment", type=Path, help="folder of the virtual environment")
-    parser.add_argument("locks", type=Path, nargs="+", metavar="LOCK")
+    parser.add_argument("locks", type=Path, nargs="*", metavar="LOCK", help="none: only weigh what is there")
     parser.add_argument("--installer", choices=["uv", "pip"], default="uv" if shutil.which("uv") else "pip")
     parser.add_argument("--in-place", action="store_true", help="install the project of this folder in place, too")
     options = parser.parse_args()
@@ -90,7 +90,13 @@ def write_line(text: str) -> None:
 
 def weigh(environment: Path) -> str:
     """Return the number of packages in an environment and the size of all its files, byte code included."""
-    files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]
+    # Environments within this one are installations of their own.
+    within = [config.parent for config in environment.glob("*/pyvenv.cfg")]
+    files = [
+        path
+        for path in environment.rglob("*")
+        if path.is_file() and not path.is_symlink() and not any(map(path.is_relative_to, within))
+    ]
     packages = {path.parent for path in files if path.name == "METADATA" and path.parent.suffix == ".dist-info"}
     return f"{len(packages)} packages, {sum(path.stat().st_size for path in files) / 1e6:.0f} MB"
 

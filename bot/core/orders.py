@@ -121,7 +121,7 @@ class Fill:
 
     def __post_init__(self) -> None:
         """Check the time zone."""
-        require_timezone("filled at", self.at)
+        require_timezone(f"fill {self.reference}: at", self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,11 @@ S = TypeVar("S", bound=PluginSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginContext:
-    """What a factory receives in addition to its settings: time, bounded HTTP, and a folder of its own."""
+    """What a factory receives in addition to its settings: time, bounded HTTP, and a folder of its own.
+
+    The folder exists, nothing else writes to it, and only its owner can read it. A command that cannot write to the
+    state folder gives a temporary one.
+    """
 
     clock: Clock
     http: HttpClient

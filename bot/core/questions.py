@@ -77,8 +77,7 @@ class Target:
     horizon_days: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the key and the time zone."""
-        require_timezone("resolves_at", self.resolves_at)
+        """Check the key; the question checks the moment, so that its error names the question."""
         if not self.key:
             message = "a target needs a key"
             raise ValueError(message)
@@ -90,7 +89,8 @@ class CrowdForecast:
     """The belief of others: a market price or community forecast of one question at one moment.
 
     ``spread`` is the difference between the best prices of buyers and sellers, in probability, and ``liquidity`` what
-    the venue reports under that name, in its currency; None where the venue has none.
+    the venue reports under that name, in its currency; None where the venue has none. The question checks them, so that
+    an error names the question.
     """
 
     prediction: Prediction
@@ -98,10 +98,6 @@ class CrowdForecast:
     explanation: str = ""
     spread: float | None = None
     liquidity: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the time zone."""
-        require_timezone("crowd at", self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +156,21 @@ class Question:
         if not keys or any(a == b for a, b in pairwise(keys)):
             message = f"{self.ref}: needs at least one target, all with different keys, got {keys}"
             raise ValueError(message)
-        if self.crowd is not None and (why := prediction_mismatch(self.crowd.prediction, self.shape)):
+        for target in self.targets:
+            require_timezone(f"{self.ref}: resolves_at of target {target.key!r}", target.resolves_at)
+        if self.crowd is not None:
+            self._check_crowd(self.crowd)
+        object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+
+    def _check_crowd(self, crowd: CrowdForecast) -> None:
+        require_timezone(f"{self.ref}: crowd.at", crowd.at)
+        if why := prediction_mismatch(crowd.prediction, self.shape):
             message = f"{self.ref}: the crowd's {why}"
             raise ValueError(message)
-        object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+        # Where offers cross, it is below 0.
+        if crowd.spread is not None and not -1.0 <= crowd.spread <= 1.0:
+            message = f"{self.ref}: crowd.spread {crowd.spread} is no difference of probabilities; divide by 100"
+            raise ValueError(message)
 
     @property
     def without_metadata(self) -> Self:
@@ -408,3 +415,7 @@ class Quote:
     ref: QuestionRef
     prediction: Prediction
     at: datetime
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone(f"{self.ref}: at of a quote", self.at)

@@ -32,3 +32,15 @@ def require_timezone(name: str, moment: object) -> None:
     if moment.utcoffset() is None:
         message = f"{name} {moment.isoformat()} has no time zone"
         raise ValueError(message)
+
+
+def require_share(name: str, value: float) -> None:
+    """Raise ValueError for anything but a number from 0 to 1."""
+    given: object = value
+    if isinstance(given, str):
+        message = f"{name} {value!r} is a text, and should be a number from 0 to 1"
+        raise ValueError(message)  # noqa: TRY004 - all faults of a value are of one kind
+    if not 0.0 <= value <= 1.0:  # also refuses NaN
+        hint = "; divide a percent by 100" if 1.0 < value <= 100.0 else ""
+        message = f"{name} {value} is outside [0, 1]{hint}"
+        raise ValueError(message)

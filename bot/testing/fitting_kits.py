@@ -19,11 +19,12 @@ from bot.core.plugin_specs import (
     SearchSpec,
     VenueSpec,
 )
+from bot.core.predictions import BinaryShape
 from bot.plugin_system.discovery import choose_plugin
 from bot.plugin_system.registry import build_registry, find_plugins
 from bot.testing.command_contract import CommandContract
 from bot.testing.data_contract import ReferencePagesContract, TimeSeriesContract
-from bot.testing.forecaster_contract import ForecasterContract
+from bot.testing.forecaster_contract import SAMPLE_QUESTIONS, ForecasterContract
 from bot.testing.model_contract import ModelProviderContract
 from bot.testing.notifier_contract import NotifierContract
 from bot.testing.paper_book_contract import PaperBookContract
@@ -32,7 +33,8 @@ from bot.testing.price_feed_contract import PriceFeedContract
 from bot.testing.question_list_contract import QuestionListContract
 from bot.testing.search_contract import SearchEngineContract
 from bot.testing.spec_contract import PluginSpecContract
-from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
+from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract
+from bot.testing.trading_contract import TradingSubmitterContract
 from bot.testing.venue_contracts import ArchiveContract, VenueContract
 
 
@@ -58,6 +60,8 @@ class FittingKit:
         return issubclass(test_class, self.kits) and (not self.side or getattr(test_class, "part", "") == self.side)
 
 
+# The attribute of a test class that says what the kit was run on, if not on the plugin alone.
+TESTED_ON = "tested_on"
 SERVICE_ANSWER = "an answer of its service"
 SIMPLE_KITS: dict[type[BaseSpec], FittingKit] = {
     CommandSpec: FittingKit(kits=(CommandContract,)),
@@ -108,7 +112,8 @@ def _list_venue_kits(spec: VenueSpec[Any]) -> Iterator[FittingKit]:
 def make_test_classes(plugin_name: str, config_path: str) -> dict[str, type]:
     """Return a test class for each spec and kit of a plugin that needs nothing of its author, by its name.
 
-    Where the settings of a spec cannot be loaded there is none: that is reported by the check that opens it.
+    Forecasters are asked yes-or-no questions, since not all answer other ones. Where the settings of a spec cannot be
+    loaded there is no class: that is reported by the check that opens it.
     """
     config = load_config(Path(config_path))
     config = config.model_copy(update={"plugins": tuple(dict.fromkeys((*config.plugins, plugin_name)))})
@@ -122,8 +127,12 @@ def make_test_classes(plugin_name: str, config_path: str) -> dict[str, type]:
                 members["settings"] = load_plugin_settings(spec, config)
             except ConfigError:
                 continue
-        for kit in list_fitting_kits(spec):
-            if not kit.needs:
-                name = f"Test{type(spec).__name__}_{spec.name}_{kit.name}"
-                made[name] = type(name, kit.kits[:1], dict(members))
+        if isinstance(spec, ForecasterSpec):
+            binary = tuple(question for question in SAMPLE_QUESTIONS if isinstance(question.shape, BinaryShape))
+            members |= {"questions": binary, TESTED_ON: "yes-or-no questions"}
+        kits = [kit.kits[0] for kit in list_fitting_kits(spec) if not kit.needs]
+        for kit in kits:
+            if not any(issubclass(other, kit) for other in kits if other is not kit):
+                name = f"Test{type(spec).__name__}_{spec.name}_{kit.__name__}"
+                made[name] = type(name, (kit,), dict(members))
     return made

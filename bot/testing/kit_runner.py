@@ -36,6 +36,7 @@ TESTS_FOLDER = "tests"
 # A project is at most so many folders above its module: src/PACKAGE/__init__.py is three below it.
 PROJECT_DEPTH = 3
 MAX_REASON_CHARS = 700
+SKIPPED = "all its tests were skipped"
 NO_NETWORK = "kits run without the network"
 # Of a test class that does not name the spec that it is for.
 ANY_PART = "plugin"
@@ -123,10 +124,12 @@ class KitRecorder:
         self._own = own
         self._has_tests = has_tests
         self._entries: dict[tuple[str, str], dict[str, Any]] = {}
-        self._of_test: dict[str, dict[str, Any]] = {}
+        self._of_test: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the tests of kits for what the plugin offers; a kit that its author inherits is run there only."""
+        from bot.testing.fitting_kits import TESTED_ON  # noqa: PLC0415 - only now its asserts are rewritten
+
         classes = {item: cls for item in items if (cls := self._test_class(item)) is not None}
         authored = {
             (self._part_of(cls), kit)
@@ -142,23 +145,23 @@ class KitRecorder:
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
         for item in kept:
-            cls, file = classes[item], item.nodeid.partition("::")[0]
-            source = "on the plugin itself" if item.path == self._own else f"in {file}"
-            self._of_test[item.nodeid] = self._entry(self._part_of(cls), _kits_of(cls)[0].__name__, source=source)
+            cls, is_own = classes[item], item.path == self._own
+            file = os.path.relpath(item.path)
+            source = f"on {getattr(cls, TESTED_ON, 'the plugin itself')}" if is_own else f"in {file}"
+            entry = self._entry(self._part_of(cls), _kits_of(cls)[0].__name__, source=source, why=SKIPPED)
+            self._of_test[item.nodeid] = (item.name if is_own else f"{file}::{cls.__name__}::{item.name}", entry)
         self._add_kits_not_run({classes[item] for item in kept})
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record a file that cannot be imported as a failure."""
         if report.failed:
-            entry = self._entry("tests", report.nodeid.rpartition("/")[2], source="can be collected")
+            entry = self._entry("tests", report.nodeid.rpartition("/")[2], source="cannot be collected")
             entry["failures"].append(f"{report.nodeid}: {_failure_text(report)}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test that passed, and record why one failed."""
-        entry = self._of_test[report.nodeid]
+        place, entry = self._of_test[report.nodeid]
         if report.failed:
-            file, _, test = report.nodeid.partition("::")
-            place = test if file.endswith(OWN_FILE) else report.nodeid
             entry["failures"].append(f"{place}: {_failure_text(report)}")
         elif report.passed and report.when == "call":
             entry["passed"] += 1

@@ -11,6 +11,8 @@ from bot.cli.doctor import run_checks
 from bot.cli.doctor_checks import LastRunState, check_readiness
 from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.config.loader import load_config
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.plugin_system.registry import load_registry
 from bot.store.intents import IntentRow
@@ -115,3 +117,33 @@ def test_a_venue_that_refused_what_was_sent_last_is_told_with_its_words(
     }
     assert ("refused" in found) is is_told
     assert not is_told or "5 min ago: this region is blocked" in found["refused"].found
+
+
+@pytest.mark.parametrize(("creator", "is_reported"), [("", True), ("ann", False)])
+def test_a_cap_that_no_open_question_names_a_group_for_is_a_warning(
+    config: Path, creator: str, *, is_reported: bool
+) -> None:
+    caps = "[venues.manifold.caps]\nper_event = 50\nper_creator = 100\n"
+    config.write_text(LIVE.replace('"live"', '"paper"') + caps)
+    asked = [
+        Question(
+            ref=QuestionRef("manifold", str(number)),
+            title="Will it rain?",
+            shape=BinaryShape(),
+            targets=(Target(),),
+            closes_at=NOW + number * timedelta(days=1),
+            event=str(number),
+            # The last one is closed.
+            creator="bob" if number < 0 else creator,
+        )
+        for number in (-1, 1, 2)
+    ]
+
+    async def record() -> None:
+        async with open_ledger(config.parent / "state" / "paper" / "ledger.sqlite", now=THEN) as ledger:
+            await ledger.questions.record(asked, seen_at=THEN)
+
+    asyncio.run(record())
+    found = [one.found for one in run_checks(config, NOW) if one.check == "caps"]
+    text = "manifold: caps.per_creator bounds nothing: none of its 2 open questions names its creator"
+    assert found == ([text] if is_reported else [])

@@ -67,10 +67,11 @@ async def open_parts(
 
 
 async def test_a_part_is_opened_in_a_folder_of_the_check(tmp_path: Path) -> None:
-    path = write_plugin(tmp_path, "context.folder.mkdir(parents=True)")
+    (tmp_path / "scratch").mkdir()
+    path = write_plugin(tmp_path, 'context.folder.joinpath("mark").touch()')
     (finding,) = await open_parts(path)
     assert (finding.kind, finding.part, finding.failures) == (FindingKind.OPENED, "search ember", ())
-    assert (tmp_path / "scratch" / "ember").is_dir()
+    assert [one.name for one in (tmp_path / "scratch").rglob("*") if one.is_file()] == ["mark"]
     assert not (tmp_path / "state").exists()
 
 
@@ -193,12 +194,33 @@ def foxcast_commands():
     return [CommandSpec(name="glow", summary="Glows", run=run)]
 
 
+class BinaryForecaster:
+    async def steps(self, question, context):
+        from bot.api import Belief, BinaryPrediction, Step, StepAction, StepObservation
+
+        belief = Belief(predictions={target.key: BinaryPrediction(0.5) for target in question.targets})
+        yield Step(action=StepAction(name="guess"), observation=StepObservation(), belief=belief)
+
+
+@contextlib.asynccontextmanager
+async def open_forecaster(settings, context):
+    yield BinaryForecaster()
+
+
+@hookimpl
+def foxcast_forecasters():
+    from bot.api import ForecasterSpec
+
+    return [ForecasterSpec(name="glow", summary="Glows", settings=EmberSettings, open=open_forecaster)]
+
+
 async def forget():"""
 AUTHOR_TESTS = """
 import socket
 
+import pytest
 from bot.testing.notifier_contract import NotifierContract
-from bot.testing.search_contract import SearchEngineContract
+from bot.testing.venue_contracts import ClosingPlannerContract
 from ember import EmberSettings, foxcast_notifiers
 
 
@@ -213,6 +235,11 @@ class TestNotifier(NotifierContract):
 class TestSomebodyElse(NotifierContract):
     class spec:
         name = "other"
+
+
+@pytest.mark.skip
+class TestSkipped(ClosingPlannerContract):
+    pass
 
 
 def test_that_is_of_no_kit():
@@ -235,14 +262,18 @@ def test_kits_of_the_author_are_run_and_the_others_named(tmp_path: Path, capfd: 
         ("FAILED", "notifier ember", "NotifierContract"),
         # Nobody inherits the kit of commands, which needs nothing but the command.
         ("FAILED", "command glow", "CommandContract"),
+        ("passed", "forecaster glow", "ForecasterContract"),
+        ("not run", "plugin", "ClosingPlannerContract"),
     } <= rows
-    # The kit of the author includes that of the spec.
+    # The other kits include that of the spec.
     assert "PluginSpecContract" not in shown.out
     assert "context.http raised ServiceUnavailableError and notify swallowed it" in shown.out
     assert "the parameter times has no annotation" in shown.out
-    assert "TestNotifier::test_a_connection: " in shown.out
+    assert "test_ember.py::TestNotifier::test_a_connection: " in shown.out
+    assert "on yes-or-no questions" in shown.out
+    assert "all its tests were skipped" in shown.out
     assert "no connection to 192.0.2.1: kits run without the network" in shown.out
     assert "is_of_no_kit" not in shown.out
     assert "TestSomebodyElse" not in shown.out
-    assert shown.out.splitlines()[-1] == "ember: 1 opened, 2 FAILED"
+    assert shown.out.splitlines()[-1] == "ember: 2 opened, 1 passed, 1 not run, 2 FAILED"
     assert {one for one in tmp_path.rglob("*") if "__pycache__" not in one.parts} == before
