@@ -58,8 +58,8 @@ class WriterFixture:
 
 
 @asynccontextmanager
-async def open_writer_fixture(folder: Path) -> AsyncIterator[WriterFixture]:
-    async with open_kalshi(folder, SkippingClock()) as kalshi:
+async def open_writer_fixture(folder: Path, clock: FakeClock | None = None) -> AsyncIterator[WriterFixture]:
+    async with open_kalshi(folder, clock or SkippingClock()) as kalshi:
         key = folder / "kalshi.key"
         key.write_bytes(key_text())
         key.chmod(0o600)
