@@ -15,6 +15,7 @@ In the order in which they are called:
 
 from bot.core.interfaces import (
     ClosingPlanner,
+    FeeSchedule,
     OrderPlanner,
     PaperTradingSubmitter,
     PriceFeed,
@@ -73,7 +74,6 @@ from bot.execution.book_planner import ContractQuote, OrderBookPlanner
 from bot.execution.order_book import (
     BookLevel,
     BookWalkResult,
-    FeeSchedule,
     LevelFill,
     OrderBook,
     ShareFees,

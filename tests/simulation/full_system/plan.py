@@ -56,8 +56,8 @@ APPROVING = 1 / 6
 ARMED_DAYS, ARMED_FOR = 31.0, (0.15, 2.0)
 ARM_AMOUNTS: Mapping[str, tuple[float, float]] = {
     "per_order": (4.0, 12.0),
-    "per_day": (15.0, 60.0),
-    "total": (20.0, 120.0),
+    "per_day": (12.5, 45.0),
+    "total": (12.0, 60.0),
 }
 # What accounts begin with in some seeds, where cash is short; in most of those no share of the account bounds an order,
 # so that cash itself does, and in the others shares that leave enough for an order.
@@ -228,6 +228,8 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     approving = tuple(name for name, mode in modes.items() if stream.random() < APPROVING and mode == "live")
     is_short, armed_days = stream.random() < 1 / 2, float(stream.uniform(*ARMED_FOR))
     amounts = {name: round(float(stream.uniform(*bounds)), 2) for name, bounds in ARM_AMOUNTS.items()}
+    # A smaller one is refused.
+    amounts["total"] = max(amounts["total"], amounts["per_day"])
     second, excludes = bool(stream.random() < SECOND_FORECASTER), bool(stream.random() < EXCLUDING)
     words = tuple(word for word in EXCLUDED_WORDS if stream.random() < 1 / 4)
     grouping = GROUPINGS[int(SeededRandom(plan.seed).stream("grouping").integers(len(GROUPINGS)))]

@@ -50,6 +50,7 @@ from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
+from tests.simulation.full_system.schedule_checks import ScheduleChecks
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.venue_events import VenueEvents
 from tests.simulation.full_system.world_record import WorldRecord
@@ -360,6 +361,16 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         scored=lives.scored,
     )
     report.violations += decisions.violations()
+    schedule = ScheduleChecks(
+        ledger=_ledger_path(lives),
+        configs=parts.config.all,
+        clock_moves=decisions.clock_moves,
+        calls=facts["calls"],
+        locked={str(act["ref"]) for act in facts["acts"] if act["kind"] == "lock"},
+        now=parts.machine.now(),
+        pace=parts.traits.pace,
+    )
+    report.violations += schedule.violations()
     if not any(venue.requests for venue in parts.bridges.all.values()):
         report.violations.append("I9: no venue was asked for anything: the plugins were not used")
     for name, venue in parts.bridges.servers.items():

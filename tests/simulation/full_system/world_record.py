@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bot.core.operator_requests import OperatorRequest
     from bot.simulator.request_log import LoggedRequest, RequestEffect
     from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
-    from bot.simulator.venues.polymarket_state import FakePolymarketMarket, FakePolymarketOrder
+    from bot.simulator.venues.polymarket_state import FakePolymarketOrder
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
@@ -52,7 +52,11 @@ UNTOLD = (
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
 # The requests that name a question: a bet, and a forecast.
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
-_KINDS: Mapping[str, str] = {"/v0/comment": "comment", polymarket_orders.LOGIN: "login"}
+_KINDS: Mapping[str, str] = {
+    "/v0/comment": "comment",
+    "/api/comments/create/": "comment",
+    polymarket_orders.LOGIN: "login",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -327,8 +331,13 @@ class WorldRecord:
             for name in names:
                 ref = market.id if market.sums_to_one else name
                 yield name, {**groups, "question": f"manifold:{ref}"}
-        for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
-            yield other.condition, {**_groups(other), "question": f"polymarket:{other.condition}"}
+        exchange = self.bridges.polymarket
+        if exchange is None:
+            return
+        for other in exchange.state.markets.values():
+            groups = {"event": other.event if other.neg_risk else "", "creator": ""}
+            groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
+            yield other.condition, {**groups, "question": f"polymarket:{other.condition}"}
 
 
 @lru_cache(maxsize=2)
@@ -339,10 +348,6 @@ def read_tables(text: str) -> Fact:
 
 def _moment_of(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000.0, UTC)
-
-
-def _groups(market: FakePolymarketMarket) -> Fact:
-    return {"event": market.event if market.neg_risk else "", "creator": "", "category": ""}
 
 
 def _pool(market: FakeManifoldMarket, answer: str | None) -> tuple[float, float, float] | None:
