@@ -26,8 +26,10 @@ POLL_S = 0.05
 # Questions that begin in one instant take turns at every step, and their requests then come at one instant again and
 # again: so no more than this many begin in one.
 MAX_BEGUN_AT_ONCE = 20
-# A process that wakes up this late has too much to do for another question.
-MAX_LATENESS_S = 0.1
+# A process that wakes up this late has, for so long, too much to do for more than the usual places: every step of a
+# question takes tens of turns of the event loop, each of which lasts about as long.
+MAX_LATENESS_S = 0.03
+LATE_PAUSE_S = 0.5
 
 
 class ModelLoad(Protocol):
@@ -61,7 +63,7 @@ class QuestionAdmission:
         self._most = most or (PLACES_WITHOUT_MODELS if load is None else MAX_PLACES)
         self._running: set[AdmittedQuestion] = set()
         self._rooms: deque[tuple[float, int]] = deque()
-        self._is_late = False
+        self._late_until = -math.inf
         self._ended = asyncio.Event()
         self._ended_at = 0.0
 
@@ -103,7 +105,8 @@ class QuestionAdmission:
             async with asyncio.timeout(timeout_s):
                 await self._ended.wait()
             due_at = max(began, self._ended_at)
-        self._is_late = self._clock.monotonic() - due_at > MAX_LATENESS_S
+        if (now := self._clock.monotonic()) - due_at > MAX_LATENESS_S:
+            self._late_until = now + LATE_PAUSE_S
         self._ended.clear()
 
     async def wait_for_room(self, *, trials: int) -> int:
@@ -113,7 +116,8 @@ class QuestionAdmission:
         return room
 
     def _call_room(self, load: ModelLoad) -> int:
-        if self._is_late:
+        is_late = self._clock.monotonic() < self._late_until
+        if is_late and len(self._running) >= PLACES_WITHOUT_MODELS:
             return 0
         begun = (one for one in self._running if not one.has_stepped)
         return load.room() - sum(max(0, one.trials - load.open_calls(one.scope)) for one in begun)
