@@ -15,6 +15,7 @@ In the order in which they are called:
 
 from bot.core.interfaces import (
     ClosingPlanner,
+    FeeSchedule,
     OrderPlanner,
     PaperTradingSubmitter,
     PriceFeed,
@@ -47,7 +48,7 @@ from bot.core.orders import (
 from bot.core.outcomes import ContestStanding
 from bot.core.permissions import ExposureGroups
 from bot.core.plugin_specs import PaperBookContext, PriceFeedContext, VenueSpec, VenueWriterContext
-from bot.core.questions import Quote, ReservedFact
+from bot.core.questions import Quote
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -73,7 +74,6 @@ from bot.execution.book_planner import ContractQuote, OrderBookPlanner
 from bot.execution.order_book import (
     BookLevel,
     BookWalkResult,
-    FeeSchedule,
     LevelFill,
     OrderBook,
     ShareFees,
@@ -181,7 +181,6 @@ __all__ = [
     "Quote",
     "RemainderState",
     "ReportedOutcomes",
-    "ReservedFact",
     "ResponsibleParty",
     "Round",
     "RoundArchive",

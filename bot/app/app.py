@@ -54,6 +54,7 @@ from bot.execution.gate.readiness import READINESS_JOB
 from bot.execution.outbox.outbox import Outbox
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext
+from bot.forecasting.question_admission import QuestionAdmission
 from bot.forecasting.reforecast_policy import reschedule_forecasts
 from bot.forecasting.tool_factory import ToolFactory
 from bot.jobs.discovery import DiscoveryContext, discover_questions
@@ -302,11 +303,16 @@ class FoxcastApp:
             cost_check=self.cost_check,
             owner=self.owner,
             lease=timedelta(seconds=self.config.daemon.lease_s),
-            concurrency=self.config.daemon.concurrency,
+            admission=self._question_admission(),
             pass_limit_s=self.forecast_pass_limit_s,
             is_stopping=self.stopping.is_set,
             exclusion_reason=self._exclusion_reason,
         )
+
+    def _question_admission(self) -> QuestionAdmission:
+        uses_models = any(one.uses_models for one in self.forecasters.values())
+        load = self.gateway.load if self.gateway is not None and uses_models else None
+        return QuestionAdmission(clock=self.clock, load=load, most=self.config.daemon.concurrency)
 
     def _exclusion_reason(self, question: Question) -> str | None:
         table = self.config.venues.get(question.ref.venue)

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from bot.core.errors import AuthenticationError, ConfigError, ServiceUnavailableError
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.net.connections import PROXY_REMEDY, ProxySelector, create_tls_context
-from bot.net.rate_limit import parse_retry_after
+from bot.net.rate_headers import parse_retry_after
 from bot.net.urls import is_loopback_host, loggable_url
 from bot.net.web.addresses import require_no_metadata_service
 

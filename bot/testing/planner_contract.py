@@ -11,7 +11,10 @@ import pytest
 from bot.core.interfaces import OrderPlanner
 from bot.core.orders import ContractSide, Order, OrderSide, TradeProposal
 from bot.core.plugin_specs import VenueSpec
+from bot.core.submissions import ExecutionMode
 from bot.execution.gate.approval import forecast_edge
+from bot.execution.gate.execution_policy import ExecutionPolicy
+from bot.execution.gate.order_fees import FEE_TOLERANCE, venue_fees
 
 CENT = 0.01
 EDGE_TOLERANCE = 0.001
@@ -82,6 +85,23 @@ class OrderPlannerContract:
             assert math.isclose(order.fees, wanted, abs_tol=CENT), (
                 f"{case.proposal.question.ref}: Order.fees is {order.fees:g} for the whole order, but the venue takes "
                 f"{wanted:g}: is the fee forgotten, or that of a share?"
+            )
+
+    async def test_the_fees_of_the_spec_are_those_of_its_orders(
+        self, planner: OrderPlanner, cases: Sequence[PlanningCase]
+    ) -> None:
+        policy = ExecutionPolicy(
+            venue=self.spec.name, mode=ExecutionMode.PAPER, primary_forecaster="", account="", fees=self.spec.fees
+        )
+        for case in cases:
+            order, question = await _plan(planner, case.proposal), case.proposal.question
+            charged = venue_fees(policy, question=question, order=order)
+            assert not isinstance(charged, str), (
+                f"{question.ref}: VenueSpec.fees failed, so no order is ever sent: {charged}"
+            )
+            assert charged.least - FEE_TOLERANCE <= order.fees <= charged.usual + CENT, (
+                f"{question.ref}: Order.fees is {order.fees:g}, but VenueSpec.fees gives {charged.usual:g}: the gate "
+                "holds an order that counts less"
             )
 
     async def test_the_cost_includes_price_and_fees(self, planner: OrderPlanner, cases: Sequence[PlanningCase]) -> None:

@@ -23,7 +23,7 @@ from bot.core.interfaces import HttpClient
 from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
 from bot.core.predictions import BinaryPrediction, ChoicePrediction
-from bot.core.questions import Question, QuestionRef, ReservedFact
+from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
@@ -43,7 +43,7 @@ class QuestionListContract:
     crowd; of a choice that of its first option; None for none), ``closes_at``, and the kind ("binary", "choice" or
     "curve") of **every** question that must be listed: give at least two pages, and set ``has_pages`` to False only
     where a venue has none. ``outcomes`` is by key what is expected of those that are resolved. ``events`` is by key the
-    fact "event", the group whose cap an order counts for. ``cursor_field`` is the field of a page, if any, that names
+    event, the group whose cap an order counts for. ``cursor_field`` is the field of a page, if any, that names
     the next one. The event loop is never held for more than ``max_pause_s``.
     """
 
@@ -124,9 +124,9 @@ class QuestionListContract:
 
     async def test_events_are_named_so_that_their_cap_binds(self, context: PluginContext) -> None:
         for question in await self._list_questions(context):
-            wanted, found = self.events.get(question.ref.key, ""), question.facts.get(ReservedFact.EVENT, "")
+            wanted, found = self.events.get(question.ref.key, ""), question.event
             assert found == wanted or not wanted, (
-                f'{question.ref}: facts["event"] is {found!r}, expected {wanted!r}. Without it the cap of an event '
+                f"{question.ref}: event is {found!r}, expected {wanted!r}. Without it the cap of an event "
                 "never binds, and orders on questions that win or lose together are not added up"
             )
 

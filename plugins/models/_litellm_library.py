@@ -222,8 +222,8 @@ def raise_library_error(error: Exception, library: ModuleType, *, shown: str, re
         )
     if headers is not None and not isinstance(error, exceptions.APIConnectionError):
         status = int(error.status_code)  # type: ignore[attr-defined]  # each of its errors has
-        asked = headers.get("retry-after", "")
-        wait_s = float(asked) if asked.isdigit() else None
+        asked, asked_ms = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
+        wait_s = float(asked_ms) / 1000.0 if asked_ms.isdigit() else float(asked) if asked.isdigit() else None
         raise provider_error(
             HttpErrorResponse(status=status, body=whole), shown=shown, remedy=remedy, wait_s=wait_s
         ) from None

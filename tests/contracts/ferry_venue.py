@@ -128,7 +128,8 @@ class FerryReader:
             targets=(Target(resolves_at=self.moment(one["resolves"])),),
             closes_at=self.closing_time(one),
             crowd=CrowdForecast(prediction=self.price(one), at=at),
-            facts=self.facts(one),
+            event=self.event(one),
+            category="ferries",
         )
 
     def key_of(self, one: Record) -> str:
@@ -145,8 +146,8 @@ class FerryReader:
     def closing_time(self, one: Record) -> datetime:
         return self.moment(one["stops_trading"])
 
-    def facts(self, one: Record) -> Mapping[str, str]:
-        return {"event": one["line"], "category": "ferries"}
+    def event(self, one: Record) -> str:
+        return str(one["line"])
 
     async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
         for ref in pending:
@@ -286,8 +287,9 @@ class OtherVenueName(FerryReader):
 
 
 class EventForgotten(FerryReader):
-    def facts(self, one: Record) -> Mapping[str, str]:
-        return {"category": "ferries"}
+    def event(self, one: Record) -> str:
+        del one
+        return ""
 
 
 class ChoiceAsBinary(FerryReader):

@@ -21,6 +21,7 @@ from bot.api import (
     ContractSide,
     Order,
     OrderPlanner,
+    OrderSide,
     Outcome,
     PluginContext,
     PluginSettings,
@@ -38,8 +39,9 @@ from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
 from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
 from bot.testing.question_list_contract import ExpectedQuestion, QuestionListContract
-from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitter_contracts import ExpectedTrade, SubmitterSetup
 from bot.testing.submitters import LossyTradingSubmitter
+from bot.testing.trading_contract import TradingSubmitterContract, expected_trade
 from bot.testing.venue_contracts import ClosingPlannerContract, QuestionReaderContract, VenueContract
 from plugins.kalshi import foxcast_venues
 from plugins.kalshi.api_client import QueryParameters, build_url
@@ -276,6 +278,7 @@ class TestPaperBook(TradingSubmitterContract):
                 now=kalshi.clock.now,
                 lose_request=lambda: book.losses.append("request"),
                 lose_reply=lambda: book.losses.append("reply"),
+                trades=TRADES,
             )
             assert {one.method for one in kalshi.venue.requests} == {"GET"}
 
@@ -285,6 +288,37 @@ class TestPaperBook(TradingSubmitterContract):
         assert isinstance(setup.sealer, TradingSubmitter)
         assert (await setup.sealer.account()).orders == ()
         assert list(await setup.sealer.cancel(None)) == []
+
+
+def kalshi_trade(
+    side: OrderSide, contract: str, leg: ContractSide, *, shares: float, price: float, fee: float
+) -> ExpectedTrade:
+    """Return an order with the terms of the venue, whose prices are those of YES: docs/facts/kalshi.md#orders."""
+    plain = expected_trade(side, contract, leg, shares=shares, price=price, fee=fee)
+    assert plain.unfilled is not None
+    return replace(plain, order=_with_terms(plain.order), unfilled=_with_terms(plain.unfilled))
+
+
+def _with_terms(order: Order) -> Order:
+    yes_price = order.limit if order.leg is YES else 1.0 - order.limit
+    buys_yes = (order.side is OrderSide.BUY) is (order.leg is YES)
+    terms = {
+        "event": "KXDEMO-26DEC31",
+        "count": f"{order.shares:.2f}",
+        "price": f"{yes_price:.4f}",
+        "book_side": "bid" if buys_yes else "ask",
+    }
+    return replace(order, terms=terms)
+
+
+# WALK_BOOK offers YES at 0.57 and bids 0.55 for it; the fee is 0.07 times shares times price times (1 - price), rounded
+# up to a hundredth of a cent: docs/facts/kalshi.md#fees.
+TRADES = (
+    kalshi_trade(OrderSide.BUY, HELD, YES, shares=10, price=0.57, fee=0.1716),
+    kalshi_trade(OrderSide.SELL, HELD, YES, shares=5, price=0.55, fee=0.0867),
+    kalshi_trade(OrderSide.BUY, "KXDEMO-26DEC31-B", NO, shares=10, price=0.45, fee=0.1733),
+    kalshi_trade(OrderSide.SELL, "KXDEMO-26DEC31-B", NO, shares=5, price=0.43, fee=0.0858),
+)
 
 
 async def paper_batch(kalshi: KalshiFixture, key: str, shares: float) -> SubmissionBatch:
@@ -335,5 +369,6 @@ class TestWriter(TradingSubmitterContract):
                 lose_request=lambda: live.losses.append("request"),
                 lose_reply=lambda: live.losses.append("reply"),
                 edit_questions=edit,
+                trades=TRADES,
                 secrets=tuple(line for line in key_text().decode().splitlines() if "-" not in line),
             )

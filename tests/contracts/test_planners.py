@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
@@ -21,6 +22,7 @@ from bot.api import (
     Prediction,
     Question,
     QuestionRef,
+    ShareFees,
     SizingPolicy,
     Target,
     TradeProposal,
@@ -29,6 +31,7 @@ from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
 from plugins.manifold.planner import ManifoldPlanner
 from plugins.polymarket.planner import PolymarketPlanner
 from plugins.polymarket.settings import PolymarketSettings
+from tests.contracts.ferry_venue import ferry_spec
 from tests.contracts.test_all_venues import built_in
 from tests.plugins.manifold import test_planner as manifold
 from tests.plugins.manifold.api_replies import NOW as MANIFOLD_NOW
@@ -178,6 +181,10 @@ class FeeForgotten(FerryPlanner):
     changes: ClassVar[dict[str, Any]] = {"fees": 0.0}
 
 
+class FeeBelowSpec(FeeForgotten):
+    pass
+
+
 class CostWithoutFees(FerryPlanner):
     def changes_of(self, order: Order) -> dict[str, Any]:
         return {"cost": order.shares * order.expected}
@@ -217,6 +224,7 @@ PLANNER_MISTAKES: list[tuple[str, Callable[[], FerryPlanner], str]] = [
     (SIDE, SaleForPurchase, "it sells, but the account holds nothing"),
     (SIDE, OtherCurrency, "the order is in DOLLAR"),
     ("fees_are_those_of_the_venue", FeeForgotten, "is the fee forgotten"),
+    ("the_fees_of_the_spec_are_those_of_its_orders", FeeBelowSpec, "the gate holds an order that counts less"),
     ("the_cost_includes_price_and_fees", CostWithoutFees, "add the fees"),
     ("the_edge_is_belief_less_price_and_fees", EdgeClaimed, "Order.edge is 0.5"),
     (BOUNDS, LimitTooLow, "cannot be filled"),
@@ -257,6 +265,8 @@ CASES = [
 
 
 class FerryKit(OrderPlannerContract):
+    spec = replace(ferry_spec(), fees=lambda _question, _order: ShareFees(formula=lambda _price: Decimal("0.02")))
+
     def fee_of(self, order: Order) -> float:
         return 0.02 * order.shares
 

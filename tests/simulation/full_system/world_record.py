@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bot.core.operator_requests import OperatorRequest
     from bot.simulator.request_log import LoggedRequest, RequestEffect
     from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
-    from bot.simulator.venues.polymarket_state import FakePolymarketMarket, FakePolymarketOrder
+    from bot.simulator.venues.polymarket_state import FakePolymarketOrder
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
@@ -51,7 +52,11 @@ UNTOLD = (
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
 # The requests that name a question: a bet, and a forecast.
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
-_KINDS: Mapping[str, str] = {"/v0/comment": "comment", polymarket_orders.LOGIN: "login"}
+_KINDS: Mapping[str, str] = {
+    "/v0/comment": "comment",
+    "/api/comments/create/": "comment",
+    polymarket_orders.LOGIN: "login",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,7 +144,7 @@ class WorldRecord:
 
     def _config(self) -> Fact:
         assert self.lives is not None
-        return tomllib.loads((self.lives.home / "config.toml").read_text(encoding="utf-8"))
+        return read_tables((self.lives.home / "config.toml").read_text(encoding="utf-8"))
 
     def _moment(self) -> Fact:
         return {"at_s": self.at_s(), "clock": self.now()}
@@ -326,16 +331,23 @@ class WorldRecord:
             for name in names:
                 ref = market.id if market.sums_to_one else name
                 yield name, {**groups, "question": f"manifold:{ref}"}
-        for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
-            yield other.condition, {**_groups(other), "question": f"polymarket:{other.condition}"}
+        exchange = self.bridges.polymarket
+        if exchange is None:
+            return
+        for other in exchange.state.markets.values():
+            groups = {"event": other.event if other.neg_risk else "", "creator": ""}
+            groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
+            yield other.condition, {**groups, "question": f"polymarket:{other.condition}"}
+
+
+@lru_cache(maxsize=2)
+def read_tables(text: str) -> Fact:
+    """Return the tables of a configuration, which is asked for at each act of people and seldom changes."""
+    return tomllib.loads(text)
 
 
 def _moment_of(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000.0, UTC)
-
-
-def _groups(market: FakePolymarketMarket) -> Fact:
-    return {"event": market.event if market.neg_risk else "", "creator": "", "category": ""}
 
 
 def _pool(market: FakeManifoldMarket, answer: str | None) -> tuple[float, float, float] | None:
