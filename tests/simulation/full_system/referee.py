@@ -273,13 +273,16 @@ class WorldReferee:
         order, contracts = orders[place], self.facts["contracts"]
         groups = contracts[order["contract"]]
         today = [one for one in orders[: place + 1] if _cap_day(one) == _cap_day(order)]
+        # What an outcome had set free is at stake again once that is taken back, which is heard of later.
+        undone = self.facts.get("undone", ())
+        held = {one: c for one, c in order["held"].items() if f"{order['venue']}:{one.partition('/')[0]}" not in undone}
         found = {
             "per_order": order["asked"],
             "per_day": sum(_stake_at(one, order["effect_s"]) for one in today) if _cap_day(order) else 0.0,
-            "total": sum(order["held"].values()),
+            "total": sum(held.values()),
         }
         for name in ("question", "event", "creator", "category"):
-            same = [cost for one, cost in order["held"].items() if contracts[one][name] == groups[name]]
+            same = [cost for one, cost in held.items() if contracts[one][name] == groups[name]]
             found[f"per_{name}"] = sum(same) if groups[name] else 0.0
         return found
 

@@ -133,6 +133,7 @@ class WorldRecord:
         outcomes = {ref: one for name, ref, one in self._outcomes() if name not in undone}
         return {
             "outcomes": outcomes,
+            "undone": {*undone},
             **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books")},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
