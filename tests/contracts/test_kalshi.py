@@ -120,6 +120,7 @@ class TestFinding(QuestionReaderContract):
         return "KXDEMO-26DEC29-A"
 
 
+RACE_PRICES = {"Candidate A": 0.6, "Candidate B": 0.3, NONE_OPTION: 0.1}
 LIST_SETTINGS = KalshiSettings(page_size=1)
 # close_time of the sample market.
 END = datetime(2026, 6, 30, 15, tzinfo=UTC)
@@ -159,7 +160,7 @@ class TestList(QuestionListContract):
     cursor_field = "cursor"
     # Midpoints of the best quotes: 0.58 and 0.62 (0.29 and 0.31 for the other option), 0.47 and 0.52.
     expected: ClassVar[Mapping[str, ExpectedQuestion]] = {
-        "event:KXDEMO-26DEC30": (0.6, END, "choice"),
+        "event:KXDEMO-26DEC30": (RACE_PRICES, END, "choice"),
         "KXDEMO-26DEC31-A": (0.495, END, "binary"),
         "KXDEMO-26DEC31-B": (0.495, END, "binary"),
     }
@@ -185,6 +186,7 @@ RACE_BELIEFS = {"Candidate A": 0.55, "Candidate B": 0.42, NONE_OPTION: 0.03}
 
 class TestPlanner(OrderPlannerContract):
     spec = SPEC
+    tick, lot = 0.01, 0.01
 
     @pytest.fixture
     async def kalshi(self, tmp_path: Path) -> AsyncIterator[KalshiFixture]:
@@ -208,9 +210,9 @@ class TestPlanner(OrderPlannerContract):
         high, low = (self.proposal(kalshi, market_question, BinaryPrediction(belief)) for belief in (0.8, 0.2))
         choice = self.proposal(kalshi, race, ChoicePrediction(RACE_BELIEFS))
         return [
-            PlanningCase(proposal=high, contract=HELD, leg=YES),
-            PlanningCase(proposal=low, contract=HELD, leg=NO),
-            PlanningCase(proposal=choice, contract="KXDEMO-26DEC30-B", leg=YES, option="Candidate B"),
+            PlanningCase(proposal=high, contract=HELD, leg=YES, price=0.57),
+            PlanningCase(proposal=low, contract=HELD, leg=NO, price=0.45),
+            PlanningCase(proposal=choice, contract="KXDEMO-26DEC30-B", leg=YES, price=0.3, option="Candidate B"),
         ]
 
     @pytest.fixture
@@ -373,6 +375,7 @@ class TestWriter(TradingSubmitterContract):
                 now=kalshi.clock.now,
                 lose_request=lambda: live.losses.append("request"),
                 lose_reply=lambda: live.losses.append("reply"),
+                replace_reply=lambda: live.losses.append("gateway"),
                 edit_questions=edit,
                 trades=TRADES,
                 secrets=tuple(line for line in key_text().decode().splitlines() if "-" not in line),

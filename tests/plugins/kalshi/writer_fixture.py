@@ -54,6 +54,8 @@ class WriterFixture:
         sent = self.account.answer(received) or not_found()
         if loss == "reply":
             raise ServiceUnavailableError("the connection ended")  # noqa: EM101, TRY003 - of the network
+        if loss == "gateway":
+            return HttpResponse(status=502, body=b"bad gateway")
         return HttpResponse(status=sent.status, body=sent.body)
 
 
