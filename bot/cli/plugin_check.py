@@ -54,7 +54,7 @@ KIT_LIBRARIES_REMEDY = "pip install foxcast[test]"
 NO_NETWORK = "this check makes none without --online"
 MAX_SHOWN_FAILURES = 10
 # Where the child process failed without a report, the end of its output says why.
-SHOWN_OUTPUT_LINES = 3
+SHOWN_OUTPUT_LINES = 5
 
 PartOpener = Callable[[PluginFactory], Awaitable[object]]
 
@@ -223,7 +223,8 @@ async def _run_kits(config: Config, plugin: PluginCandidate, folder: Path) -> li
     try:
         report = json.loads(report_path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        last = redact_foreign_message(output.decode(errors="replace")).splitlines()[-SHOWN_OUTPUT_LINES:]
+        lines = redact_foreign_message(output.decode(errors="replace")).splitlines()
+        last = [line.strip() for line in lines if line.strip()][-SHOWN_OUTPUT_LINES:]
         why = f"pytest ended with exit code {child.returncode} and no report: {' | '.join(last)}"
         return [_failed_finding(plugin.name, "kits", why)]
     return [_kit_finding(entry) for entry in report]

@@ -36,6 +36,7 @@ TESTS_FOLDER = "tests"
 # A project is at most so many folders above its module: src/PACKAGE/__init__.py is three below it.
 PROJECT_DEPTH = 3
 MAX_REASON_CHARS = 700
+SKIPPED = "all its tests were skipped"
 NO_NETWORK = "kits run without the network"
 # Of a test class that does not name the spec that it is for.
 ANY_PART = "plugin"
@@ -147,14 +148,14 @@ class KitRecorder:
             cls, is_own = classes[item], item.path == self._own
             file = os.path.relpath(item.path)
             source = f"on {getattr(cls, TESTED_ON, 'the plugin itself')}" if is_own else f"in {file}"
-            entry = self._entry(self._part_of(cls), _kits_of(cls)[0].__name__, source=source)
+            entry = self._entry(self._part_of(cls), _kits_of(cls)[0].__name__, source=source, why=SKIPPED)
             self._of_test[item.nodeid] = (item.name if is_own else f"{file}::{cls.__name__}::{item.name}", entry)
         self._add_kits_not_run({classes[item] for item in kept})
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record a file that cannot be imported as a failure."""
         if report.failed:
-            entry = self._entry("tests", report.nodeid.rpartition("/")[2], source="can be collected")
+            entry = self._entry("tests", report.nodeid.rpartition("/")[2], source="cannot be collected")
             entry["failures"].append(f"{report.nodeid}: {_failure_text(report)}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -14,7 +14,10 @@ from bot.core.interfaces import OrderPlanner
 from bot.core.orders import ContractSide, Order, OrderSide, Position, TradeProposal
 from bot.core.plugin_specs import VenueSpec
 from bot.core.predictions import BinaryPrediction, ChoicePrediction
+from bot.core.submissions import ExecutionMode
 from bot.execution.gate.approval import forecast_edge
+from bot.execution.gate.execution_policy import ExecutionPolicy
+from bot.execution.gate.order_fees import FEE_TOLERANCE, venue_fees
 from bot.testing.mistake_hints import explain_number
 
 CENT = 0.01
@@ -115,6 +118,23 @@ class OrderPlannerContract:
             )
             assert math.isclose(order.fees, wanted, abs_tol=CENT), explain_number(
                 what, order.fees, wanted, causes, hint
+            )
+
+    async def test_the_fees_of_the_spec_are_those_of_its_orders(
+        self, planner: OrderPlanner, cases: Sequence[PlanningCase]
+    ) -> None:
+        policy = ExecutionPolicy(
+            venue=self.spec.name, mode=ExecutionMode.PAPER, primary_forecaster="", account="", fees=self.spec.fees
+        )
+        for case in cases:
+            order, question = await _plan(planner, case.proposal), case.proposal.question
+            charged = venue_fees(policy, question=question, order=order)
+            assert not isinstance(charged, str), (
+                f"{question.ref}: VenueSpec.fees failed, so no order is ever sent: {charged}"
+            )
+            assert charged.least - FEE_TOLERANCE <= order.fees <= charged.usual + CENT, (
+                f"{question.ref}: Order.fees is {order.fees:g}, but VenueSpec.fees gives {charged.usual:g}: the gate "
+                "holds an order that counts less"
             )
 
     async def test_the_cost_includes_price_and_fees(self, planner: OrderPlanner, cases: Sequence[PlanningCase]) -> None:

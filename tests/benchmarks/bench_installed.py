@@ -11,7 +11,7 @@ from time import monotonic
 from tests.benchmarks.figures import ROOT, MeasureSize
 from tests.benchmarks.whole_programs import PEER, machine_load, say_row
 
-INSTALLER = ROOT / "install_locked.py"
+INSTALLER = ROOT / "install" / "install_locked.py"
 LOCK = ROOT / "requirements.lock"
 PEER_NAME = "forecasting-tools"
 WEIGHT = re.compile(r": (\d+ packages, \d+ MB)")

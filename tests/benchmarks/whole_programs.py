@@ -31,7 +31,7 @@ plugins = ["blf", "openai_compatible", "litellm", "workload_plugin"]
 plugin_files = ["{plugin}"]
 state = "state"
 [daemon]
-concurrency = {at_once}
+{at_once}
 [venues.workload]
 forecasters = ["blf"]
 [venues.workload.settings]
@@ -153,7 +153,7 @@ def run_foxcast(server: MockProvider, work: ProgramWork) -> Iterator[tuple[Progr
                 results=work.results,
                 chars=work.chars,
                 model=work.model,
-                at_once=work.at_once or 16,
+                at_once="" if work.at_once is None else f"concurrency = {work.at_once}",
             )
         )
         (folder / "key").write_text("sk-of-no-vendor")

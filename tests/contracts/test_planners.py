@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
@@ -22,6 +23,7 @@ from bot.api import (
     Prediction,
     Question,
     QuestionRef,
+    ShareFees,
     SizingPolicy,
     Target,
     TradeProposal,
@@ -31,6 +33,7 @@ from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
 from plugins.manifold.planner import ManifoldPlanner
 from plugins.polymarket.planner import PolymarketPlanner
 from plugins.polymarket.settings import PolymarketSettings
+from tests.contracts.ferry_venue import ferry_spec
 from tests.contracts.test_all_venues import built_in
 from tests.plugins.manifold import test_planner as manifold
 from tests.plugins.manifold.api_replies import NOW as MANIFOLD_NOW
@@ -214,6 +217,10 @@ class FeeForgotten(FerryPlanner):
     changes: ClassVar[dict[str, Any]] = {"fees": 0.0}
 
 
+class FeeBelowSpec(FeeForgotten):
+    pass
+
+
 class CostWithoutFees(FerryPlanner):
     def changes_of(self, order: Order) -> dict[str, Any]:
         return {"cost": order.shares * order.expected}
@@ -310,6 +317,7 @@ PLANNER_MISTAKES: list[tuple[str, Callable[[], FerryPlanner], str]] = [
     (SIDE, SaleForPurchase, "it sells, but the account holds nothing"),
     (SIDE, OtherCurrency, "the order is in DOLLAR"),
     ("fees_are_those_of_the_venue", FeeForgotten, "the fee is forgotten"),
+    ("the_fees_of_the_spec_are_those_of_its_orders", FeeBelowSpec, "the gate holds an order that counts less"),
     ("the_cost_includes_price_and_fees", CostWithoutFees, "add the fees"),
     ("the_edge_is_belief_less_price_and_fees", EdgeClaimed, "Order.edge is 0.5"),
     (BOUNDS, LimitTooLow, "cannot be filled"),
@@ -367,6 +375,7 @@ REFUSED = [replace(OPEN, question=replace(OPEN.question, title=CLOSED))]
 
 
 class FerryKit(OrderPlannerContract):
+    spec = replace(ferry_spec(), fees=lambda _question, _order: ShareFees(formula=lambda _price: Decimal("0.02")))
     tick, lot, min_shares = 0.01, 1.0, MIN_SHARES
 
     def fee_of(self, order: Order) -> float:

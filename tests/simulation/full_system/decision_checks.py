@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,14 +41,33 @@ CONTRADICTIONS = ("may cost", "may sell", "was limited to", "differently")
 RETRY_AFTER = timedelta(minutes=5)
 # The share of the full Kelly stake where nobody set it; rounding to cents, and the least that a venue takes, add this.
 KELLY, STAKE_SLACK = 0.25, 0.02
+# The largest share of the account in one question where nobody set it.
+PER_QUESTION = 0.05
+# A mark is the price without fees, and may be some minutes older than the plan.
+SALE_SLACK = 0.15
 _FIRST_PURCHASES = """
 select i.id, i.venue, i.account, i.mode = 'paper' as paper, i.ref, i.planned_at, i.cost, i.order_body, i.predictions
 from intent i where i.action = 'order' and json_extract(i.order_body, '$.side') = 'buy' and i.seq = (
   select min(seq) from intent o where o.ref = i.ref and o.account = i.account and o.action = 'order'
     and (o.mode = 'paper') = (i.mode = 'paper'))
 """
+_PURCHASES = """
+select id, venue, account, mode = 'paper' as paper, ref, planned_at, cost from intent
+where action = 'order' and json_extract(order_body, '$.side') = 'buy' and state <> 'superseded'
+"""
+_POLICY_SALES = """
+select id, ref, venue, account, mode = 'paper' as paper, seq, order_body from intent
+where json_extract(order_body, '$.closing') like 'stop-loss%'
+  or json_extract(order_body, '$.closing') like 'take-profit%'
+"""
+_FILLS_BEFORE = """
+select f.shares, f.cash from fill f join intent i on i.id = f.intent
+where i.seq < :seq and i.account = :account and (i.mode = 'paper') = :paper
+  and json_extract(i.order_body, '$.contract') = :contract and json_extract(i.order_body, '$.leg') = :leg
+order by f.at, i.seq, f.reference
+"""
 _CASH = """
-select max(cash) as cash from account_reading
+select max(cash) as cash, max(equity) as equity from account_reading
 where venue = :venue and account = :account and paper = :paper and at between :since and :planned_at
 """
 _RETRIES = """
@@ -57,15 +75,6 @@ select i.id, a.settled_at, b.started_at from attempt a join attempt b on b.inten
 join intent i on i.id = a.intent where a.state = 'absent' and (i.batch = i.id or i.action = 'comment')
   and not exists (select 1 from audit d where d.kind = 'answer' and json_extract(d.body, '$.intent') = a.intent
     and json_extract(d.body, '$.state') = 'unknown' and d.at between a.started_at and a.settled_at)
-"""
-# After so many failures one after the other a forecast is tried again so much later.
-FAILED_AGAIN = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
-MIN_GAP_H = 1.0
-# Why a question is forecast at once: a person asked, or it is open again.
-ASKED = ("asked for", "its outcome was withdrawn")
-_FORECAST_RUNS = """
-select ref, forecaster, version, state, why, started_at, coalesce(ended_at, made_at) as ended_at, forecast_only, setup
-from forecast order by ref, forecaster, started_at, revision
 """
 _SUBMITTED = """
 select i.id, i.venue, i.ref, i.action, i.state, i.planned_at, i.order_body, i.predictions, f.forecaster
@@ -146,8 +155,9 @@ class DecisionChecks:
         yield from self._doubts()
         yield from self._replaced_forecasts()
         yield from self._kelly_stakes()
+        yield from self._order_shares()
         yield from self._retries()
-        yield from self._forecast_times()
+        yield from self._policy_sales()
         for row in read_rows(self.ledger, _UNREPORTED_WINDOWS):
             what = f"{row['ref']} closed at {row['closes_at']} without a forecast of {row['forecaster']}"
             yield f"windows: {what}, and is not recorded as missed"
@@ -281,6 +291,34 @@ class DecisionChecks:
                 what = f"{stake:.2f} on {row['ref']} at {price:.4f}, worth {worth:.4f}"
                 yield f"orders: {row['id']} stakes {what}: {most:.2f} of {known['cash']:.2f} at most by its share"
 
+    def _order_shares(self) -> Iterator[str]:
+        """No purchase costs more than the share of the account, at its most of late, that one question may cost."""
+        for row in read_rows(self.ledger, _PURCHASES):
+            planned = parse_timestamp(row["planned_at"])
+            [known] = read_rows(self.ledger, _CASH, {**row, "since": format_timestamp(planned - PASS)})
+            if known["equity"] is None or self._has_clock_moved(planned, planned):
+                continue
+            share = max(self._setting(row["venue"], "bankroll", "per_question", PER_QUESTION))
+            if share < 1.0 and row["cost"] > (most := share * known["equity"]) + STAKE_SLACK:
+                what = f"costs {row['cost']:.2f} on {row['ref']}, {share:g} of {known['equity']:.2f} may be"
+                yield f"orders: {row['id']} {what}: {most:.2f}"
+
+    def _policy_sales(self) -> Iterator[str]:
+        """What is sold by policy loses, or gains, the share of its cost that is set, at the price of the plan."""
+        for row in read_rows(self.ledger, _POLICY_SALES):
+            order, shares, paid = json.loads(row["order_body"]), 0.0, 0.0
+            for fill in read_rows(self.ledger, _FILLS_BEFORE, {**row, **order}):
+                part = fill["shares"] / shares if fill["cash"] > 0 and shares else 0.0
+                shares += fill["shares"] if fill["cash"] <= 0 else -fill["shares"]
+                paid -= fill["cash"] if fill["cash"] <= 0 else min(part, 1.0) * paid
+            if shares <= 0 or paid <= 0:
+                continue
+            gain, name = order["expected"] * shares / paid - 1.0, order["closing"].partition(":")[0].replace("-", "_")
+            shares_set = self._setting(row["venue"], "trading", name, 0.0)
+            is_loss = name == "stop_loss"
+            if gain > -min(shares_set) + SALE_SLACK if is_loss else gain < min(shares_set) - SALE_SLACK:
+                yield f"orders: {row['id']} sells {row['ref']} by {name} {shares_set}, and gains {gain:.3f} of its cost"
+
     def _retries(self) -> Iterator[str]:
         """What was sent, and was not taken by its own answer, is sent again some minutes later at the earliest."""
         for row in read_rows(self.ledger, _RETRIES):
@@ -288,29 +326,6 @@ class DecisionChecks:
             if started - settled < RETRY_AFTER - ONE_MOMENT and not self._has_clock_moved(settled, started):
                 waited = (started - settled).total_seconds()
                 yield f"orders: {row['id']} was sent again {waited:.0f} s after its answer said that it was not taken"
-
-    def _forecast_times(self) -> Iterator[str]:
-        """No question is forecast again too soon: after an answer, unless it changed, and after failures.
-
-        What people ask for is left out, and so are the forecasts after it.
-        """
-        gap = timedelta(hours=min(c.get("policy", {}).get("min_gap_h", MIN_GAP_H) for c in self.configs))
-        runs: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for row in read_rows(self.ledger, _FORECAST_RUNS):
-            runs[row["ref"], row["forecaster"]].append(row)
-        for (ref, forecaster), rows in runs.items():
-            failed = 0
-            for row, after in pairwise(rows):
-                failed = failed + 1 if row["state"] == "failed" else 0
-                is_new = row["state"] == "done" and row["version"] != after["version"]
-                is_asked = any(words in one["why"] for words in ASKED for one in (row, after))
-                if row["state"] not in {"done", "failed"} or is_new or is_asked:
-                    continue
-                ended, started = parse_timestamp(row["ended_at"]), parse_timestamp(after["started_at"])
-                pause = FAILED_AGAIN[min(failed, len(FAILED_AGAIN)) - 1] if failed else gap
-                if started - ended < pause - ONE_MOMENT and not self._has_clock_moved(ended, started):
-                    what = f"{ref} was forecast by {forecaster} at {started}, {row['state']} at {ended}"
-                    yield f"times: {what}, to pause {pause}: {after['why']}"
 
     def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
         """Say whether somebody set the clock between two moments, by that clock, or near them."""

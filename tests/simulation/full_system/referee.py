@@ -39,6 +39,8 @@ DAY_USD, SAME_DAY_H = 20.0, range(1, 23)
 BANKROLL_SHARES: Mapping[str, float] = {"per_question": 0.05, "per_event": 0.1, "per_day": 0.25, "total": 0.75}
 # With such words a venue refuses what an account cannot pay, or does not have.
 NOT_ENOUGH = ("Insufficient balance", "not enough balance", "shares to sell", "only sell up to")
+# A forecast is commented on within a day of its acknowledgement.
+COMMENTED_S = 24 * 3_600.0 + 2 * 3_600.0
 # Hours for which an approval is valid, where the configuration says nothing else.
 APPROVAL_H = 12.0
 # A request to close a position is refused when it is older, and its sale may take so long.
@@ -75,6 +77,7 @@ class WorldReferee:
         for write in self.facts["writes"]:
             if write["kind"] != "cancel":
                 yield from (f"referee: {self._describe(write)}, and {why}" for why in self._objections(write))
+        yield from self._comments()
         yield from self._approvals()
         for venue in sorted({order["venue"] for order in self.facts["orders"]}):
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
@@ -193,6 +196,18 @@ class WorldReferee:
                 yield f"somebody else wrote to the account at {act['at_s']:.0f} s"
                 return
 
+    def _comments(self) -> Iterator[str]:
+        """A comment follows a forecast, or an order, of its question that arrived within the last day."""
+        for write in [one for one in self.facts["writes"] if one["kind"] == "comment"]:
+            about = str(write["body"].get("contractId", write["body"].get("on_post")))
+            before = [
+                one["at_s"]
+                for one in self.facts["writes"]
+                if one["venue"] == write["venue"] and any(about in ref.split(":") for ref in one.get("questions", ()))
+            ]
+            if not any(0.0 <= write["at_s"] - at_s < COMMENTED_S for at_s in before):
+                yield f"referee: {self._describe(write)}, and nothing of {about} was submitted in the day before"
+
     def _approvals(self) -> Iterator[str]:
         """Each order in mode approve had an approval of its own, within what the person was shown."""
         answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
@@ -229,11 +244,14 @@ class WorldReferee:
             most = min([*bounds, *([max(armed)] if armed else [])], default=math.inf)
             if used > most + CENT:
                 yield f"{used:.2f} is at stake by {name}, {most:g} may be"
-        if arms:
-            since = min(act["at_s"] for act in arms)
-            spent = sum(_stake_at(one, order["effect_s"]) for one in orders[: place + 1] if one["at_s"] >= since)
-            if spent > (most := max(act["total"] or math.inf for act in arms)) + CENT:
-                yield f"{spent:.2f} were spent under an arm record of {most:g}"
+        beyond = []
+        for act in arms:
+            since = [one for one in orders[: place + 1] if one["at_s"] >= act["at_s"]]
+            spent, most = sum(_stake_at(one, order["effect_s"]) for one in since), act["total"] or math.inf
+            beyond += [f"{spent:.2f} were spent under an arm record of {most:g}"] if spent > most + CENT else []
+        # Which of several records was heard of last is not known here.
+        if arms and len(beyond) == len(arms):
+            yield beyond[-1]
         most_an_hour = caps.get("orders_per_hour")
         if most_an_hour is not None and place >= most_an_hour:
             first = orders[place - most_an_hour]
@@ -255,13 +273,16 @@ class WorldReferee:
         order, contracts = orders[place], self.facts["contracts"]
         groups = contracts[order["contract"]]
         today = [one for one in orders[: place + 1] if _cap_day(one) == _cap_day(order)]
+        # What an outcome had set free is at stake again once that is taken back, which is heard of later.
+        undone = self.facts.get("undone", ())
+        held = {one: c for one, c in order["held"].items() if f"{order['venue']}:{one.partition('/')[0]}" not in undone}
         found = {
             "per_order": order["asked"],
             "per_day": sum(_stake_at(one, order["effect_s"]) for one in today) if _cap_day(order) else 0.0,
-            "total": sum(order["held"].values()),
+            "total": sum(held.values()),
         }
         for name in ("question", "event", "creator", "category"):
-            same = [cost for one, cost in order["held"].items() if contracts[one][name] == groups[name]]
+            same = [cost for one, cost in held.items() if contracts[one][name] == groups[name]]
             found[f"per_{name}"] = sum(same) if groups[name] else 0.0
         return found
 
@@ -298,23 +319,24 @@ class WorldReferee:
     def _refusals(self) -> Iterator[str]:
         """No venue refuses an order because the account has too little: caps and cash are counted before it is sent.
 
-        Left out are accounts that somebody else uses or takes money from.
+        Left out are accounts that somebody else uses or takes money from, and those that were shown as they had been.
         """
         shared = {act["venue"] for act in self.facts["acts"] if act["kind"] == "foreign write"}
         for row in self.ledger["refusals"]:
             found = [text for text in NOT_ENOUGH if text in row["detail"]]
-            if found and row["venue"] not in shared and not self._is_paid_out(row):
+            if found and row["venue"] not in shared and not self._is_misread(row):
                 what = f"{row['id']} of {row['started_at']} on {row['ref']}"
                 yield f"referee: {row['venue']} refused {what}: {row['detail']}"
 
-    def _is_paid_out(self, refusal: Fact) -> bool:
-        """Say whether money left the account between the reading that an order was planned on and the next one."""
+    def _is_misread(self, refusal: Fact) -> bool:
+        """Say whether money left the account around an order, or an answer may not have been what was true."""
         at = datetime.fromisoformat(refusal["started_at"])
         seen = [one for one in [*self.facts["accounts"], *self.facts["last"]] if one["venue"] == refusal["venue"]]
-        before = [one["moved"] for one in seen if one["clock"] <= at - timedelta(seconds=PASS_S)][-1:]
-        near = [one["moved"] for one in seen if abs(one["clock"] - at) < timedelta(seconds=PASS_S)]
-        after = [one["moved"] for one in seen if one["clock"] >= at + timedelta(seconds=PASS_S)][:1]
-        return any(later < earlier for earlier, later in pairwise([*before, *near, *after]))
+        before = [one for one in seen if one["clock"] <= at - timedelta(seconds=PASS_S)][-1:]
+        near = [one for one in seen if abs(one["clock"] - at) < timedelta(seconds=PASS_S)]
+        after = [one for one in seen if one["clock"] >= at + timedelta(seconds=PASS_S)][:1]
+        pairs = [*pairwise([*before, *near, *after])]
+        return any(later["moved"] < earlier["moved"] or later["faults"] > earlier["faults"] for earlier, later in pairs)
 
     # One effect of one request (docs/facts/manifold.md#lost-answers, docs/facts/polymarket.md#orders)
 
@@ -430,6 +452,13 @@ class WorldReferee:
             if not near:
                 continue
             values = [self._value(one) for one in near]
+            # A price is used again for some minutes, also once money has come or gone.
+            values += [
+                (low + one["cash"] - other["cash"], high + one["cash"] - other["cash"])
+                for other, (low, high) in zip(near, [*values], strict=True)
+                for one in near
+                if one["cash"] != other["cash"] and _holdings(one) == _holdings(other)
+            ]
             low, high = min(one for one, _ in values), max(one for _, one in values)
             if not low - CENT <= row["equity"] <= high + CENT:
                 what = f"{low:.4f}" if high - low < CENT else f"{low:.4f} to {high:.4f}"

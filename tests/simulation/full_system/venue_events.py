@@ -44,7 +44,7 @@ ENDS = ("YES", "NO", "NO", "CANCEL")
 A_LIST = 4
 LAMPS = ("the blue one", "the green one", "the white one")
 # The topics of markets, one after the other; some have none.
-TOPICS: Sequence[tuple[str, ...]] = (("lamps", "streets"), ("streets",), ())
+TOPICS: Sequence[tuple[str, ...]] = (("lamps", "streets"), ("lamps",), ())
 # Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
 # every so often.
 BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)

@@ -67,10 +67,11 @@ async def open_parts(
 
 
 async def test_a_part_is_opened_in_a_folder_of_the_check(tmp_path: Path) -> None:
-    path = write_plugin(tmp_path, "context.folder.mkdir(parents=True)")
+    (tmp_path / "scratch").mkdir()
+    path = write_plugin(tmp_path, 'context.folder.joinpath("mark").touch()')
     (finding,) = await open_parts(path)
     assert (finding.kind, finding.part, finding.failures) == (FindingKind.OPENED, "search ember", ())
-    assert (tmp_path / "scratch" / "ember").is_dir()
+    assert [one.name for one in (tmp_path / "scratch").rglob("*") if one.is_file()] == ["mark"]
     assert not (tmp_path / "state").exists()
 
 
@@ -217,8 +218,9 @@ async def forget():"""
 AUTHOR_TESTS = """
 import socket
 
+import pytest
 from bot.testing.notifier_contract import NotifierContract
-from bot.testing.search_contract import SearchEngineContract
+from bot.testing.venue_contracts import ClosingPlannerContract
 from ember import EmberSettings, foxcast_notifiers
 
 
@@ -233,6 +235,11 @@ class TestNotifier(NotifierContract):
 class TestSomebodyElse(NotifierContract):
     class spec:
         name = "other"
+
+
+@pytest.mark.skip
+class TestSkipped(ClosingPlannerContract):
+    pass
 
 
 def test_that_is_of_no_kit():
@@ -256,6 +263,7 @@ def test_kits_of_the_author_are_run_and_the_others_named(tmp_path: Path, capfd: 
         # Nobody inherits the kit of commands, which needs nothing but the command.
         ("FAILED", "command glow", "CommandContract"),
         ("passed", "forecaster glow", "ForecasterContract"),
+        ("not run", "plugin", "ClosingPlannerContract"),
     } <= rows
     # The other kits include that of the spec.
     assert "PluginSpecContract" not in shown.out
@@ -263,8 +271,9 @@ def test_kits_of_the_author_are_run_and_the_others_named(tmp_path: Path, capfd: 
     assert "the parameter times has no annotation" in shown.out
     assert "test_ember.py::TestNotifier::test_a_connection: " in shown.out
     assert "on yes-or-no questions" in shown.out
+    assert "all its tests were skipped" in shown.out
     assert "no connection to 192.0.2.1: kits run without the network" in shown.out
     assert "is_of_no_kit" not in shown.out
     assert "TestSomebodyElse" not in shown.out
-    assert shown.out.splitlines()[-1] == "ember: 2 opened, 1 passed, 2 FAILED"
+    assert shown.out.splitlines()[-1] == "ember: 2 opened, 1 passed, 1 not run, 2 FAILED"
     assert {one for one in tmp_path.rglob("*") if "__pycache__" not in one.parts} == before
