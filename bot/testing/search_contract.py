@@ -93,7 +93,7 @@ class SearchEngineContract(PluginSpecContract):
         await self._search(context)
         for asked in _recorded_requests(context):
             assert QUERY in unquote_plus(asked.url) or QUERY in _all_texts(asked.body), (
-                f"the query {QUERY!r} is not sent as it is: {asked.url}; encode it with urlencode, and add nothing to it"
+                f"the query {QUERY!r} is not sent as it is: {asked.url}; encode it, and add nothing"
             )
 
     async def test_no_more_hits_come_than_were_asked_for(self, context: PluginContext) -> None:
