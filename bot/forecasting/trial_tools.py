@@ -31,6 +31,7 @@ from bot.core.language_models import (
     ModelDialect,
     ModelPerformance,
     ModelRequest,
+    ModelUrgency,
     Prompt,
     ToolDefinition,
 )
@@ -85,6 +86,7 @@ class GuardedTrialContext:
     fitted: FittedParameters | None
     random: RandomStreams
     limits: TrialLimits = field(default_factory=TrialLimits)
+    urgency: ModelUrgency = ModelUrgency.ORDINARY
 
     def __post_init__(self) -> None:
         """Guard the cutoff."""
@@ -183,6 +185,7 @@ class TrialModels:
     charge: CostAttribution
     clock: Clock
     deadline: float
+    urgency: ModelUrgency = ModelUrgency.ORDINARY
     _messages: dict[int, tuple[Message, str]] = field(default_factory=dict)
     _frames: dict[tuple[object, ...], tuple[Prompt, str]] = field(default_factory=dict)
 
@@ -208,7 +211,14 @@ class TrialModels:
         async with self.record.exchange("model", self._prompt_digest(role, prompt, seed), names=names) as exchange:
             if exchange.is_new:
                 models, deadline_s = self._require_models(role), self._seconds_left()
-                request = ModelRequest(role=role, prompt=prompt, charge=self.charge, seed=seed, nth=exchange.number)
+                request = ModelRequest(
+                    role=role,
+                    prompt=prompt,
+                    charge=self.charge,
+                    seed=seed,
+                    nth=exchange.number,
+                    urgency=self.urgency,
+                )
                 try:
                     exchange.value = _ANSWER_SERIALIZER.plain(await models.ask(request, deadline_s=deadline_s))
                 except ServiceUnavailableError:

@@ -68,7 +68,8 @@ class EnvironmentLayout:
 
     ``folder`` gets the rounds of the benchmark and the secrets of the accounts; paths in the configuration begin with
     ``place``, which leads there from the configuration's own folder. Rounds begin at midnight, so ``start`` should.
-    ``habits`` are those of the simulated model, ``faults`` the faults of each server, by its name. With ``has_signer``
+    ``habits`` are those of the simulated model, ``faults`` the faults of each server, by its name. Accounts that trade
+    begin with ``balance``. With ``has_signer``
     there is also an account for signed orders, with a key and no API key yet, which needs the library for signing.
     """
 
@@ -82,6 +83,7 @@ class EnvironmentLayout:
     faults: Callable[[str], FaultSchedule | None] = lambda _: None
     keep: bool = False
     has_signer: bool = False
+    balance: float = BALANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +181,7 @@ async def open_environment(clock: Clock, layout: EnvironmentLayout) -> AsyncIter
     model_server = SimulatedModelServer(clock, habits, faults=layout.faults("mind"), strict=STRICT)
     model_server.keep = layout.keep
     venues = {name: _FAKE_VENUES[name](clock, layout.faults(name)) for name in layout.venues if name in _FAKE_VENUES}
-    accounts = _open_accounts(venues, signs=layout.has_signer)
+    accounts = _open_accounts(venues, signs=layout.has_signer, balance=layout.balance)
     _write_secrets(layout.folder, {**SECRETS, **(SIGNING if layout.has_signer else {})})
     async with AsyncExitStack() as stack:
         servers: dict[str, FakeService] = {"press": news_server, "mind": model_server, **venues}
@@ -209,17 +211,17 @@ _FAKE_VENUES: Mapping[str, Callable[[Clock, FaultSchedule | None], FakeService]]
 }
 
 
-def _open_accounts(venues: Mapping[str, FakeService], *, signs: bool) -> dict[str, Any]:
+def _open_accounts(venues: Mapping[str, FakeService], *, signs: bool, balance: float) -> dict[str, Any]:
     accounts: dict[str, Any] = {}
     fair, contest = venues.get("manifold"), venues.get("metaculus")
     if isinstance(fair, FakeManifold):
         key = SECRETS["manifold.key"]
-        accounts["manifold_account"] = fair.world.add_user(USERNAME, balance=BALANCE, key=key, is_bot=True).id
+        accounts["manifold_account"] = fair.world.add_user(USERNAME, balance=balance, key=key, is_bot=True).id
     if isinstance(contest, FakeMetaculus):
         accounts["metaculus_account"] = contest.world.add_user(USERNAME, token=SECRETS["metaculus.token"])
     exchange = venues.get("polymarket")
     if isinstance(exchange, FakePolymarket) and signs:
-        accounts["polymarket_account"] = exchange.world.add_user(SIGNING["polymarket.key"], cash=Decimal(BALANCE))
+        accounts["polymarket_account"] = exchange.world.add_user(SIGNING["polymarket.key"], cash=Decimal(str(balance)))
     return accounts
 
 

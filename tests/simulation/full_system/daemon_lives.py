@@ -25,6 +25,7 @@ from bot.simulator.network import CURRENT_PROCESS, NetworkEventLoop
 from bot.store.database import open_writer
 from bot.store.folder_identity import check_identity, export_identity, locate_folder, write_identity
 from bot.store.ledger import LEDGER_FILE, state_folder
+from bot.store.scores import ResolvedBinaryColumns, ScoreFilter
 from tests.ledger_checks import read_rows
 from tests.simulation.full_system.plan import LifeEnding
 
@@ -82,8 +83,11 @@ class DaemonLives:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     asked_to_close: asyncio.Event = field(default_factory=asyncio.Event)
     app: FoxcastApp | None = None
+    scored: ResolvedBinaryColumns | None = None
     _registry: Registry | None = None
     _lanes: dict[str, ExecutionPolicy] = field(default_factory=dict)
+    # The home of a life and where its ledger is: people look there often, and reading the configuration takes long.
+    _folder: tuple[Path, Path] = (Path(), Path())
     _alive: bool = False
     _beat_s: float = 0.0
     _steps: tuple[int, int] = (0, 0)
@@ -105,7 +109,9 @@ class DaemonLives:
     @property
     def folder(self) -> Path:
         """Where the ledger of the present life is, or what the last one left."""
-        return state_folder(self.loaded())
+        if self._folder[0] != self.home:
+            self._folder = (self.home, state_folder(self.loaded()))
+        return self._folder[1]
 
     def next_folder(self, number: int) -> Path:
         """Return the folder that a life leaves."""
@@ -143,12 +149,16 @@ class DaemonLives:
         await self._hand_over_files(life)
 
     async def look_back(self) -> tuple[list[str], list[str]]:
-        """Read back twice what the last life left, with nothing else going on, and return what stood each time."""
+        """Read back twice what the last life left, with nothing else going on, and return what stood each time.
+
+        What the forecasts are scored on is in ``scored``.
+        """
         self._prepare_life()
         CURRENT_PROCESS.set(f"life {self.number}")
         with temporary_secrets():
             config, stood = self.loaded(), []
             async with open_app(config, self._plugins(config), clock=self.clock) as app:
+                self.scored = await app.ledger.scores.read_binary_columns(ScoreFilter())
                 for _ in range(2):
                     await reconcile_submissions(app.outbox)
                     stood.append(await app.ledger.permissions.read(_standing))

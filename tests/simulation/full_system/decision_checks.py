@@ -13,15 +13,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.store.serialization import parse_timestamp
+from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 
 if TYPE_CHECKING:
+    from bot.store.scores import ResolvedBinaryColumns
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
 Tables = Mapping[str, Any]
 # From the last check before a write to the moment at which its request arrives.
 UNDER_WAY = timedelta(seconds=120)
+# A pass that begins with a reading of an account may take so long.
+PASS = timedelta(seconds=900)
 # An order is sent within two minutes of its plan, and what no reading settles needs a person after an hour.
 MAX_PLAN_AGE, IN_DOUBT_AFTER = timedelta(seconds=120), timedelta(hours=1)
 # The last check before a write and the record of it may be so far apart.
@@ -34,6 +37,45 @@ COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD = 168.0, 60.0, 20.0
 PRICE_SLACK, USD_SLACK, SAME = 1e-6, 1e-6, 1e-9
 # With such words the program stops a venue that reported fills which contradict their order: here no venue does.
 CONTRADICTIONS = ("may cost", "may sell", "was limited to", "differently")
+# An intent whose own answer says that it was not taken is sent again so much later.
+RETRY_AFTER = timedelta(minutes=5)
+# The share of the full Kelly stake where nobody set it; rounding to cents, and the least that a venue takes, add this.
+KELLY, STAKE_SLACK = 0.25, 0.02
+# The largest share of the account in one question where nobody set it.
+PER_QUESTION = 0.05
+# A mark is the price without fees, and may be some minutes older than the plan.
+SALE_SLACK = 0.15
+_FIRST_PURCHASES = """
+select i.id, i.venue, i.account, i.mode = 'paper' as paper, i.ref, i.planned_at, i.cost, i.order_body, i.predictions
+from intent i where i.action = 'order' and json_extract(i.order_body, '$.side') = 'buy' and i.seq = (
+  select min(seq) from intent o where o.ref = i.ref and o.account = i.account and o.action = 'order'
+    and (o.mode = 'paper') = (i.mode = 'paper'))
+"""
+_PURCHASES = """
+select id, venue, account, mode = 'paper' as paper, ref, planned_at, cost from intent
+where action = 'order' and json_extract(order_body, '$.side') = 'buy' and state <> 'superseded'
+"""
+_POLICY_SALES = """
+select id, ref, venue, account, mode = 'paper' as paper, seq, order_body from intent
+where json_extract(order_body, '$.closing') like 'stop-loss%'
+  or json_extract(order_body, '$.closing') like 'take-profit%'
+"""
+_FILLS_BEFORE = """
+select f.shares, f.cash from fill f join intent i on i.id = f.intent
+where i.seq < :seq and i.account = :account and (i.mode = 'paper') = :paper
+  and json_extract(i.order_body, '$.contract') = :contract and json_extract(i.order_body, '$.leg') = :leg
+order by f.at, i.seq, f.reference
+"""
+_CASH = """
+select max(cash) as cash, max(equity) as equity from account_reading
+where venue = :venue and account = :account and paper = :paper and at between :since and :planned_at
+"""
+_RETRIES = """
+select i.id, a.settled_at, b.started_at from attempt a join attempt b on b.intent = a.intent and b.number = a.number + 1
+join intent i on i.id = a.intent where a.state = 'absent' and (i.batch = i.id or i.action = 'comment')
+  and not exists (select 1 from audit d where d.kind = 'answer' and json_extract(d.body, '$.intent') = a.intent
+    and json_extract(d.body, '$.state') = 'unknown' and d.at between a.started_at and a.settled_at)
+"""
 _SUBMITTED = """
 select i.id, i.venue, i.ref, i.action, i.state, i.planned_at, i.order_body, i.predictions, f.forecaster
 from intent i join forecast f on f.id = i.forecast where i.state not in ('superseded', 'refused') order by i.seq
@@ -64,6 +106,14 @@ where s.window = 'past' and q.first_seen_at < s.closes_at
 """
 _HALTS = "select venue, at, why from halt where by = ''"
 _CALLS = "select substr(at, 1, 10) as day, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by day"
+_SCORABLE = """
+select f.id, f.forecaster, f.ref, f.cutoff, p.target, p.probability, r.value, r.resolved_at, q.closes_at, v.body
+from forecast f join prediction p on p.forecast = f.id join question q on q.ref = f.ref
+join question_version v on v.version = q.version join resolution r on r.ref = f.ref and r.target = p.target
+where f.state = 'done' and p.probability is not null and r.kind = 'happened' and r.id = (
+  select max(o.id) from resolution o where o.ref = r.ref and o.target = r.target)
+order by f.revision
+"""
 _SCORES = """
 select s.forecast, p.probability, r.value as outcome, s.value from score s
 join prediction p on p.forecast = s.forecast and p.target = s.target join resolution r on r.id = s.resolution
@@ -75,13 +125,15 @@ where s.rule = 'brier' and r.kind = 'happened' and p.probability is not null
 class DecisionChecks:
     """Judges one ledger; ``configs`` are the tables of the configuration, from the first to the last.
 
-    ``clock_moves`` are the times, by the clock of the machine, to which people set that clock.
+    ``clock_moves`` are the times, by the clock of the machine, to which people set that clock. ``scored`` is what
+    figures are made of.
     """
 
     ledger: Path
     bridges: SimulationVenues
     configs: Sequence[Tables]
     clock_moves: Sequence[datetime] = ()
+    scored: ResolvedBinaryColumns | None = None
 
     def violations(self) -> Iterator[str]:
         """Say what must not have been decided."""
@@ -97,10 +149,15 @@ class DecisionChecks:
                 yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
         yield from self._spending()
         yield from self._scores()
+        yield from self._scored_forecasts()
         yield from self._plan_ages(attempts)
         yield from self._arm_records(attempts)
         yield from self._doubts()
         yield from self._replaced_forecasts()
+        yield from self._kelly_stakes()
+        yield from self._order_shares()
+        yield from self._retries()
+        yield from self._policy_sales()
         for row in read_rows(self.ledger, _UNREPORTED_WINDOWS):
             what = f"{row['ref']} closed at {row['closes_at']} without a forecast of {row['forecaster']}"
             yield f"windows: {what}, and is not recorded as missed"
@@ -215,6 +272,61 @@ class DecisionChecks:
                 what = f"planned after revision {row['revision']} had replaced its forecast"
                 yield f"orders: {row['id']} on {row['ref']} was {what}"
 
+    def _kelly_stakes(self) -> Iterator[str]:
+        """No first purchase in a question is for more than the share of the Kelly stake that is set.
+
+        That stake is (p - c) / (1 - c) of the cash, where a share costs c on average and pays 1 with probability p.
+        """
+        for row in read_rows(self.ledger, _FIRST_PURCHASES):
+            order, planned = json.loads(row["order_body"]), parse_timestamp(row["planned_at"])
+            worth = _worth(order, json.loads(row["predictions"]))
+            since = {"since": format_timestamp(planned - PASS)}
+            [known] = read_rows(self.ledger, _CASH, {**row, **since})
+            if worth is None or known["cash"] is None or self._has_clock_moved(planned, planned):
+                continue
+            price = (order["shares"] * order["expected"] + order.get("fees", 0.0)) / order["shares"]
+            share = max(self._setting(row["venue"], "trading", "kelly", KELLY))
+            most = share * known["cash"] * max(0.0, worth - price) / (1.0 - price)
+            if (stake := order["shares"] * price) > most + STAKE_SLACK:
+                what = f"{stake:.2f} on {row['ref']} at {price:.4f}, worth {worth:.4f}"
+                yield f"orders: {row['id']} stakes {what}: {most:.2f} of {known['cash']:.2f} at most by its share"
+
+    def _order_shares(self) -> Iterator[str]:
+        """No purchase costs more than the share of the account, at its most of late, that one question may cost."""
+        for row in read_rows(self.ledger, _PURCHASES):
+            planned = parse_timestamp(row["planned_at"])
+            [known] = read_rows(self.ledger, _CASH, {**row, "since": format_timestamp(planned - PASS)})
+            if known["equity"] is None or self._has_clock_moved(planned, planned):
+                continue
+            share = max(self._setting(row["venue"], "bankroll", "per_question", PER_QUESTION))
+            if share < 1.0 and row["cost"] > (most := share * known["equity"]) + STAKE_SLACK:
+                what = f"costs {row['cost']:.2f} on {row['ref']}, {share:g} of {known['equity']:.2f} may be"
+                yield f"orders: {row['id']} {what}: {most:.2f}"
+
+    def _policy_sales(self) -> Iterator[str]:
+        """What is sold by policy loses, or gains, the share of its cost that is set, at the price of the plan."""
+        for row in read_rows(self.ledger, _POLICY_SALES):
+            order, shares, paid = json.loads(row["order_body"]), 0.0, 0.0
+            for fill in read_rows(self.ledger, _FILLS_BEFORE, {**row, **order}):
+                part = fill["shares"] / shares if fill["cash"] > 0 and shares else 0.0
+                shares += fill["shares"] if fill["cash"] <= 0 else -fill["shares"]
+                paid -= fill["cash"] if fill["cash"] <= 0 else min(part, 1.0) * paid
+            if shares <= 0 or paid <= 0:
+                continue
+            gain, name = order["expected"] * shares / paid - 1.0, order["closing"].partition(":")[0].replace("-", "_")
+            shares_set = self._setting(row["venue"], "trading", name, 0.0)
+            is_loss = name == "stop_loss"
+            if gain > -min(shares_set) + SALE_SLACK if is_loss else gain < min(shares_set) - SALE_SLACK:
+                yield f"orders: {row['id']} sells {row['ref']} by {name} {shares_set}, and gains {gain:.3f} of its cost"
+
+    def _retries(self) -> Iterator[str]:
+        """What was sent, and was not taken by its own answer, is sent again some minutes later at the earliest."""
+        for row in read_rows(self.ledger, _RETRIES):
+            settled, started = parse_timestamp(row["settled_at"]), parse_timestamp(row["started_at"])
+            if started - settled < RETRY_AFTER - ONE_MOMENT and not self._has_clock_moved(settled, started):
+                waited = (started - settled).total_seconds()
+                yield f"orders: {row['id']} was sent again {waited:.0f} s after its answer said that it was not taken"
+
     def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
         """Say whether somebody set the clock between two moments, by that clock, or near them."""
         low, high = min(first, last) - LONGEST_MOVE, max(first, last) + LONGEST_MOVE
@@ -233,6 +345,22 @@ class DecisionChecks:
             value = (row["probability"] - row["outcome"]) ** 2
             if abs(value - row["value"]) > SAME:
                 yield f"score: the Brier score of {row['forecast']} is {row['value']}, and is {value} by its formula"
+
+    def _scored_forecasts(self) -> Iterator[str]:
+        """Of each forecaster the last forecast counts that looked at nothing after close, outcome and scoring time."""
+        if self.scored is None:
+            return
+        last: dict[tuple[str, ...], Row] = {}
+        for row in read_rows(self.ledger, _SCORABLE):
+            ends = [row["resolved_at"], row["closes_at"], json.loads(row["body"]).get("facts", {}).get("spot_at")]
+            if all(end is None or parse_timestamp(row["cutoff"]) <= datetime.fromisoformat(end) for end in ends):
+                last[row["forecaster"], row["ref"], row["target"]] = row
+        columns = (self.scored.forecast, self.scored.target, self.scored.probability, self.scored.outcome)
+        there = {*zip(*columns, strict=True)}
+        due = {(row["id"], row["target"], row["probability"], row["value"]) for row in last.values()}
+        for name, target, probability, outcome in sorted(there ^ due):
+            what = "is scored, and is not the last one in time" if (name, target, probability, outcome) in there else ""
+            yield f"score: {name}, {target}, {probability} on {outcome}, {what or 'is the last one, and not scored'}"
 
 
 def _worth(order: Mapping[str, Any], predictions: Mapping[str, Any]) -> float | None:

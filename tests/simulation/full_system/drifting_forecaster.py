@@ -43,6 +43,9 @@ class DriftingForecasterSettings(PluginSettings):
     thinks_s: float = Field(default=20.0, gt=0)
     """Before each step."""
 
+    fails_share: float = Field(default=0.0, ge=0, le=1)
+    """How often it comes to no answer, by question and hour."""
+
     turns_every_h: float | None = Field(default=None, gt=0)
     """How often it changes its mind about each question; unset: never."""
 
@@ -56,9 +59,14 @@ class DriftingForecaster:
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield a step for each third of the way."""
         lean = _lean(question, self._period(context))
+        hour = int(context.cutoff.timestamp() // 3600.0)
+        fails = (1.0 + _lean(question, f" fails {hour}")) / 2.0 < self._settings.fails_share
         for number in range(1, STEPS + 1):
             with _paid_call(question, id(self), context.trial, number):
                 await asyncio.sleep(self._settings.thinks_s)
+            if fails:
+                message = "nothing came to mind"
+                raise RuntimeError(message)
             move = self._settings.boldness * lean * number / STEPS
             predictions = {target.key: _moved(question, move) for target in question.targets}
             yield Step(

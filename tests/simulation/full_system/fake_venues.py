@@ -154,6 +154,7 @@ async def open_venues(
         habits=HABITS,
         faults=faults,
         has_signer=traits.signs,
+        balance=traits.balance,
     )
     async with open_environment(clock, layout) as environment:
         fair, contest, exchange = (environment.venues.get(name) for name in ("manifold", "metaculus", "polymarket"))

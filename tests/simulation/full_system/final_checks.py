@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -68,7 +68,7 @@ class FinalChecks:
     modes: Mapping[str, str]
     now: datetime
     period: timedelta
-    undone: Collection[str]
+    undone: Mapping[str, datetime]
     limits: Callable[[str], Mapping[str, float]]
 
     def violations(self) -> Iterator[str]:

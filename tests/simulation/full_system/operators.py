@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.world_record import WorldRecord
 
+# A question, and the forecaster that alone is locked, None for all.
+LockedQuestion = tuple[QuestionRef, str | None]
 ADA, CLOCK_MOVED = "ada", "clock moved"
 ACTS = (
     "clock set",
@@ -61,15 +63,18 @@ WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
 # A real daemon looks for requests so often; this one is notified of them, and looks by itself far less often.
 HEARD_WITHIN_S = 5.0
 # So many questions are locked for hours at a time, at most, and how long it takes until some are, and are not any more.
-LOCKED, LOCKS_EVERY_S, HELD_H = 12, 5.0 * HOUR_S, 6.0
+LOCKED, LOCKS_EVERY_S, HELD_H = 5, 5.0 * HOUR_S, 6.0
+# How many locks are of the forecaster alone whose forecast waits.
+FOR_ONE = 1 / 2
 # How often a kill makes somebody halt or disarm.
 WARY = 1 / 3
 # How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
 APPROVALS_EVERY_S, APPROVED, REJECTED = 1_800.0, 0.7, 0.1
-# An arm record of so many days is renewed at each occasion; that a shorter one ended is noticed after so long.
-LONG_DAYS, NOTICED_AFTER_S = 7.0, 3.0 * HOUR_S
+# An arm record of so many days is renewed at some occasions; that a shorter one ended is noticed after so long.
+LONG_DAYS, RENEWED, NOTICED_AFTER_S = 7.0, 0.3, 3.0 * HOUR_S
 # After the configuration was changed, so long until somebody arms the venues again.
 CHECKS_CONFIG_S = 4.0 * HOUR_S
+_ARMED = "select id from arm where venue = ? and until = ?"
 _ASKED = "select id, shown from approval where state = 'asked' order by asked_at, id"
 # Questions with a forecast that waits to be submitted: what a lock keeps back.
 _HELD_QUESTIONS = """
@@ -104,8 +109,8 @@ class SimulatedOperators:
     _seen_approvals: set[str] = field(default_factory=set)
     _arms_from_s: float = 0.0
     _armed_until: dict[str, datetime] = field(default_factory=dict)
-    _locked: list[QuestionRef] = field(default_factory=list)
-    _locked_for_hours: list[QuestionRef] = field(default_factory=list)
+    _locked: list[LockedQuestion] = field(default_factory=list)
+    _locked_for_hours: list[LockedQuestion] = field(default_factory=list)
     _ahead_s: float = 0.0
     _waiting: Callable[[], object] | None = None
 
@@ -229,9 +234,12 @@ class SimulatedOperators:
     def _is_missed(self, venue: str) -> bool:
         """Say whether somebody arms a venue again: a short permission only once its end was noticed, or its undoing."""
         ended = self._armed_until.get(venue)
+        # A request that was not heard of within a quarter of an hour was refused, which a look at the status shows.
+        was_refused = ended is not None and not self._read_ledger(_ARMED, venue, format_timestamp(ended))
         return (
             ended is None
-            or self.armed_days >= LONG_DAYS
+            or was_refused
+            or (self.armed_days >= LONG_DAYS and self.stream.random() < RENEWED)
             or self.machine.now() > ended + timedelta(seconds=NOTICED_AFTER_S)
         )
 
@@ -267,18 +275,19 @@ class SimulatedOperators:
     def _lock(self) -> None:
         self._lock_some(self.stream, 1, self._locked)
 
-    def _lock_some(self, stream: np.random.Generator, most: int, locked: list[QuestionRef]) -> None:
+    def _lock_some(self, stream: np.random.Generator, most: int, locked: list[LockedQuestion]) -> None:
         lately = format_timestamp(self.machine.now() - timedelta(hours=HELD_H))
         rows = self._read_ledger(_HELD_QUESTIONS, lately) if most > 1 else []
         rows = rows or self._read_ledger(_OPEN_QUESTIONS, self._now_text())
-        refs = [QuestionRef.parse(row["ref"]) for row in rows]
-        for place in sorted({int(stream.integers(len(refs))) for _ in range(most)} if refs else ()):
-            locked.append(refs[place])
-            self._ask(LockQuestion(ref=refs[place], reason="ada thinks about it"))
+        for place in sorted({int(stream.integers(len(rows))) for _ in range(most)} if rows else ()):
+            ref, forecaster = QuestionRef.parse(rows[place]["ref"]), rows[place]["forecaster"]
+            locked.append((ref, forecaster if stream.random() < FOR_ONE else None))
+            self._ask(LockQuestion(ref=ref, forecaster=locked[-1][1], reason="ada thinks about it"))
 
-    def _unlock(self, locked: list[QuestionRef]) -> None:
+    def _unlock(self, locked: list[LockedQuestion]) -> None:
         while locked:
-            self._ask(UnlockQuestion(ref=locked.pop(), by=ADA, asked_at=self.machine.now()))
+            ref, forecaster = locked.pop()
+            self._ask(UnlockQuestion(ref=ref, forecaster=forecaster, by=ADA, asked_at=self.machine.now()))
 
     def _forecast(self) -> None:
         """Ask for a forecast of a question, which is only recorded in one of two cases."""

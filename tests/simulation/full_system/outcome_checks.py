@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -45,19 +45,20 @@ class _VenueOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeChecks:
-    """Judges outcomes by the state of the venues; ``undone`` are those that were taken back, at any time.
+    """Judges outcomes by the state of the venues; ``undone`` are those that were taken back, with the last time.
 
     ``slower`` is how many times slower than at a common pace jobs run.
     """
 
     bridges: SimulationVenues
-    undone: Collection[str]
+    undone: Mapping[str, datetime]
     now: datetime
     slower: float
 
     def judge(self, recorded: Collection[Row], forecast: Collection[str]) -> Iterator[str]:
         """Say what is wrong with the rows of ``RECORDED``, and what is missing of the questions of ``FORECAST``."""
         current = {(row["ref"], row["target"]): row for row in recorded}
+        yield from self._withdrawn(current.values())
         for row in recorded:
             known = self._known(row["ref"])
             if known is None:
@@ -74,6 +75,20 @@ class OutcomeChecks:
             if known is not None and known.shown and known.since is not None and known.since < late:
                 yield f"outcome: {ref} has had one since {known.since}, and none is on record"
 
+    def _withdrawn(self, current: Collection[Row]) -> Iterator[str]:
+        """An outcome that was taken back is not kept, and the one that followed is on record."""
+        late = self.now - READ_WITHIN * self.slower - SET_BACK
+        for row in current:
+            undone_at = self.undone.get(_name_at_venue(row["ref"]))
+            known = None if undone_at is None else self._at_venue(row["ref"])
+            if undone_at is None or known is None or not known.shown or max(undone_at, known.since or undone_at) > late:
+                continue
+            reported = f"outcome: {row['ref']} is {row['kind']} {row['value']} on record"
+            if known.since is None and row["kind"] != "void":
+                yield f"{reported}, and that was taken back at {undone_at}"
+            elif known.since is not None and known.told not in {None, (row["kind"], row["value"])}:
+                yield f"{reported}, and has been {known.told} since {known.since}"
+
     def judge_scores(self, scored: Collection[Row]) -> Iterator[str]:
         """Say which rows of ``SCORED`` are not what the venue tells of the forecasts of one of its accounts."""
         for row in scored:
@@ -89,10 +104,11 @@ class OutcomeChecks:
 
     def _known(self, ref: str) -> _VenueOutcome | None:
         """Return what the venue has of a question, None where nobody can say."""
-        venue, key = ref.split(":", 1)
-        name = key.rsplit(":", 1)[-1]
-        if f"{venue}:{name}" in self.undone:
-            return None
+        return None if _name_at_venue(ref) in self.undone else self._at_venue(ref)
+
+    def _at_venue(self, ref: str) -> _VenueOutcome | None:
+        """Return what the venue has of a question, whether or not that was ever another outcome."""
+        venue, name = _name_at_venue(ref).split(":", 1)
         if venue == "manifold" and self.bridges.manifold is not None:
             return _market_outcome(self.bridges.manifold.state.markets[name])
         if venue == "metaculus" and self.bridges.metaculus is not None:
@@ -100,6 +116,12 @@ class OutcomeChecks:
         if venue == "polymarket" and self.bridges.polymarket is not None:
             return _condition_outcome(self.bridges.polymarket.state, name)
         return None
+
+
+def _name_at_venue(ref: str) -> str:
+    """Return the name by which outcomes that were taken back are known."""
+    venue, key = ref.split(":", 1)
+    return f"{venue}:{key.rsplit(':', 1)[-1]}"
 
 
 def _market_outcome(market: FakeManifoldMarket) -> _VenueOutcome:

@@ -56,9 +56,14 @@ APPROVING = 1 / 6
 ARMED_DAYS, ARMED_FOR = 31.0, (0.15, 2.0)
 ARM_AMOUNTS: Mapping[str, tuple[float, float]] = {
     "per_order": (4.0, 12.0),
-    "per_day": (15.0, 60.0),
-    "total": (60.0, 600.0),
+    "per_day": (12.5, 45.0),
+    "total": (12.0, 60.0),
 }
+# What accounts begin with in some seeds, where cash is short; in most of those no share of the account bounds an order,
+# so that cash itself does, and in the others shares that leave enough for an order.
+SHORT_OF_CASH, SMALL_BALANCE, UNBOUNDED = 0.4, (15.0, 120.0), 0.6
+WHOLE_ACCOUNT: Mapping[str, float] = dict.fromkeys(("per_pass", "per_question", "per_event", "per_day", "total"), 1.0)
+SHARED_ACCOUNT: Mapping[str, float] = {"per_pass": 0.4, "per_question": 0.1, "per_event": 0.15, "per_day": 0.6}
 # How many seeds have a second forecaster at each venue, which is scored alone; questions that are excluded, by words of
 # their titles; and a configuration that is changed in mid-run.
 SECOND_FORECASTER, EXCLUDING, CHANGING = 1 / 3, 1 / 3, 1 / 2
@@ -146,7 +151,8 @@ class SimulationTraits:
     At the venues in ``approving`` a person approves each submission. Venues are armed for ``armed_days`` at a time,
     with ``arm_amounts``. ``has_second``: a second forecaster is scored. Questions with one of the words in ``excluded``
     are left out. The configuration changes with the first life after ``changes_at_s``. ``grouping`` is how Polymarket's
-    events are asked. From ``foreign_from_s`` on somebody else writes to an account for some hours.
+    events are asked. From ``foreign_from_s`` on somebody else writes to an account for some hours. Accounts that trade
+    begin with ``balance``; ``uses_whole_account``: no share of it bounds an order.
     """
 
     modes: Mapping[str, str]
@@ -168,6 +174,8 @@ class SimulationTraits:
     changes_at_s: float = math.inf
     grouping: str = "choice"
     foreign_from_s: float = math.inf
+    balance: float = BALANCE
+    uses_whole_account: bool = False
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -216,11 +224,15 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     approving = tuple(name for name, mode in modes.items() if stream.random() < APPROVING and mode == "live")
     is_short, armed_days = stream.random() < 1 / 2, float(stream.uniform(*ARMED_FOR))
     amounts = {name: round(float(stream.uniform(*bounds)), 2) for name, bounds in ARM_AMOUNTS.items()}
+    # A smaller one is refused.
+    amounts["total"] = max(amounts["total"], amounts["per_day"])
     second, excludes = bool(stream.random() < SECOND_FORECASTER), bool(stream.random() < EXCLUDING)
     words = tuple(word for word in EXCLUDED_WORDS if stream.random() < 1 / 4)
     grouping = GROUPINGS[int(SeededRandom(plan.seed).stream("grouping").integers(len(GROUPINGS)))]
     changes, share = bool(stream.random() < CHANGING), float(stream.uniform(0.1, 0.7))
     is_shared, foreign = bool(stream.random() < FOREIGN), float(stream.uniform(*FOREIGN_FROM))
+    purse = SeededRandom(plan.seed).stream("purse")
+    is_short_of_cash, small = bool(purse.random() < SHORT_OF_CASH), round(float(purse.uniform(*SMALL_BALANCE)), 2)
     return {
         "drawn": True,
         "approving": approving,
@@ -231,6 +243,8 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "grouping": grouping,
         "changes_at_s": plan.days * DAY_S * share if changes else math.inf,
         "foreign_from_s": plan.days * DAY_S * foreign if is_shared and plan.people else math.inf,
+        "balance": small if is_short_of_cash else BALANCE,
+        "uses_whole_account": is_short_of_cash and bool(purse.random() < UNBOUNDED),
     }
 
 
@@ -301,7 +315,9 @@ def _venue_table(
     if traits.excluded:
         found["exclude"] = {"words": [*traits.excluded]}
     if name in TRADING:
-        found["paper"] = {"cash": BALANCE}
+        found["paper"] = {"cash": traits.balance}
+    if name in TRADING and traits.balance < BALANCE:
+        found["bankroll"] = dict(WHOLE_ACCOUNT if traits.uses_whole_account else SHARED_ACCOUNT)
     if name in TRADING and not traits.drawn:
         found["caps"] = {"per_order": CAPS["per_order"], "per_day": CAPS["per_day"]}
         # Most orders want more than their cap.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -30,6 +30,8 @@ PAUSE_S = 600.0
 # An outcome that was proposed may be disputed for so long.
 LIVENESS_S = 2.0 * HOUR_S
 PORTS = ("Aden", "Brest", "Cork")
+# The topics of events, one after the other; some have none.
+TAGS: Sequence[tuple[str, ...]] = (("sea", "sail"), ("sea",), ())
 ENDS = ("1", "1", "1", "1", "0", "0", "0", "0", "0.5")
 _CENT = Decimal("0.01")
 _FEES = FakeFeeSchedule(rate=Decimal("0.04"))
@@ -107,11 +109,13 @@ class PolymarketEvents:
         self._number += 1
         world, end = self.venue.world, round(ends.timestamp())
         reported: list[tuple[str, dict[str, Any]]]
+        tags = TAGS[self._number % len(TAGS)]
         if is_choice:
-            event = world.add_event(f"Which port wins race {self._number}?", neg_risk=True, end=end)
+            event = world.add_event(f"Which port wins race {self._number}?", neg_risk=True, end=end, tags=tags)
             reported = [(f"Will {port} win race {self._number}?", {"event": event, "item": port}) for port in PORTS]
         else:
-            reported = [(f"Will ship {self._number} come in?", {"end": end})]
+            title = f"Will ship {self._number} come in?"
+            reported = [(title, {"event": world.add_event(title, end=end, tags=tags)})]
         for title, more in reported:
             market = world.add_market(title, **more, **terms)
             self._markets.append(market)

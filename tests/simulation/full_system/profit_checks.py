@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from bot.core.questions import SINGLE_TARGET
 from bot.core.trading_profit import MILLIONTHS, ContractProfit, ProfitEntryKind, equity_points
-from bot.simulator.environment import BALANCE
 from bot.store import submission_attempts
 from bot.store.accounts import AccountKey, read_profit_record, read_trading_book
 from bot.store.database import open_reader
@@ -125,7 +124,7 @@ def transfers_taken_for_profit(ledger: Path, bridges: SimulationVenues, modes: M
         return
     interest = sum(one.repaid[2] for (who, _, _), one in venue.state.holdings.items() if who == user.id)
     point = equity_points(found.readings, found.book, found.fees)[-1]
-    moved = user.deposits - BALANCE - interest
+    moved = user.deposits - bridges.environment.layout.balance - interest
     if abs(point.transfers - moved) >= CENT:
         yield f"profit: {point.transfers:.4f} are said to be from elsewhere, and {moved:.4f} are"
 

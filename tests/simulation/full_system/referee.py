@@ -28,11 +28,19 @@ PLANNED_S = 300.0
 PASS_S = 900.0
 # A price of Manifold is used again for so long.
 MARKED_S = 330.0
+# Nobody sets the clock by more.
+CLOCK_SET = timedelta(hours=1, minutes=5)
 # Seconds before the close in which nothing is sent, where the configuration says nothing else.
 CLOSE_MARGIN_S = 60.0
 # What models may cost in a day, where the configuration says nothing else. The hours of a day by true time that are of
 # the same day by any clock that people set.
 DAY_USD, SAME_DAY_H = 20.0, range(1, 23)
+# The largest shares of the value of an account that may be at stake, where the configuration says nothing else.
+BANKROLL_SHARES: Mapping[str, float] = {"per_question": 0.05, "per_event": 0.1, "per_day": 0.25, "total": 0.75}
+# With such words a venue refuses what an account cannot pay, or does not have.
+NOT_ENOUGH = ("Insufficient balance", "not enough balance", "shares to sell", "only sell up to")
+# A forecast is commented on within a day of its acknowledgement.
+COMMENTED_S = 24 * 3_600.0 + 2 * 3_600.0
 # Hours for which an approval is valid, where the configuration says nothing else.
 APPROVAL_H = 12.0
 # A request to close a position is refused when it is older, and its sale may take so long.
@@ -42,8 +50,11 @@ APPROVED_SLACK = 0.01
 # A change in these tables ends the arm records of all venues.
 DECISIVE = ("policy", "limits", "calibration", "forecasters")
 LEDGER_TABLES: Mapping[str, str] = {
-    "intents": "select id, ref, venue, mode, action, state, planned_at, order_body from intent order by seq",
+    "intents": """select i.id, i.ref, i.venue, i.mode, i.action, i.state, i.planned_at, i.order_body, f.forecaster,
+        f.made_at from intent i join forecast f on f.id = i.forecast order by i.seq""",
     "attempts": "select intent, reference, state from attempt order by started_at",
+    "refusals": "select i.id, i.venue, i.ref, a.started_at, a.detail from attempt a join intent i on i.id = a.intent "
+    "where a.state = 'refused'",
     "fills": "select f.intent, f.reference, f.shares, f.cash from fill f order by 1, 2",
     "readings": "select venue, paper, at, until, equity, cash, reserved from account_reading order by id",
     "scores": """select f.ref, s.rule, s.value, p.probability from score s join forecast f on f.id = s.forecast
@@ -66,6 +77,7 @@ class WorldReferee:
         for write in self.facts["writes"]:
             if write["kind"] != "cancel":
                 yield from (f"referee: {self._describe(write)}, and {why}" for why in self._objections(write))
+        yield from self._comments()
         yield from self._approvals()
         for venue in sorted({order["venue"] for order in self.facts["orders"]}):
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
@@ -73,6 +85,8 @@ class WorldReferee:
                 yield from (f"referee: {self._describe(order)}, and {why}" for why in self._excess(orders, place))
                 yield from (f"referee: {self._describe(order)}, and {why}" for why in self._foreign_objections(order))
             yield from self._losses(venue, orders)
+        yield from self._refusals()
+        yield from self._clairvoyance()
         yield from self._effects()
         yield from self._books()
         yield from self._paid_calls()
@@ -143,15 +157,21 @@ class WorldReferee:
             yield f"its arm record ended at {arms[-1]['until']:%m-%d %H:%M:%S}"
 
     def _lock_objections(self, write: Fact) -> Iterator[str]:
+        table = self._venue_table(self._era(write["at_s"])["config"], write["venue"])
+        # The first forecaster of a venue is the one whose forecasts are submitted.
+        locked = dict.fromkeys((None, *table.get("forecasters", ())[:1]))
         for ref in write.get("questions", ()):
-            yield from self._locked(write, ref)
+            for forecaster in locked:
+                yield from self._locked(write, ref, forecaster)
 
-    def _locked(self, write: Fact, ref: str) -> Iterator[str]:
+    def _locked(self, write: Fact, ref: str, forecaster: str | None) -> Iterator[str]:
+        """Say whether a question was locked, for all forecasters or for the one whose forecasts are submitted."""
         acts = [act for act in self.facts["acts"] if act["kind"] in {"lock", "unlock"} and str(act["ref"]) == ref]
+        acts = [act for act in acts if act.get("forecaster") == forecaster]
         heard = [act for act in acts if self._is_in_force(act, write)]
         newer = [act for act in acts if act["at_s"] <= write["at_s"] and act not in heard]
         if heard and heard[-1]["kind"] == "lock" and not any(act["kind"] == "unlock" for act in newer):
-            yield f"its question was locked at {heard[-1]['at_s']:.0f} s"
+            yield f"its question was locked{f' for {forecaster}' * bool(forecaster)} at {heard[-1]['at_s']:.0f} s"
 
     def _close_objections(self, write: Fact, table: Fact) -> Iterator[str]:
         """Nothing is sent in the last seconds before a question closes; what was sent before may arrive in them."""
@@ -175,6 +195,18 @@ class WorldReferee:
             if since < act["at_s"] < order["at_s"] - PASS_S and not is_unseen:
                 yield f"somebody else wrote to the account at {act['at_s']:.0f} s"
                 return
+
+    def _comments(self) -> Iterator[str]:
+        """A comment follows a forecast, or an order, of its question that arrived within the last day."""
+        for write in [one for one in self.facts["writes"] if one["kind"] == "comment"]:
+            about = str(write["body"].get("contractId", write["body"].get("on_post")))
+            before = [
+                one["at_s"]
+                for one in self.facts["writes"]
+                if one["venue"] == write["venue"] and any(about in ref.split(":") for ref in one.get("questions", ()))
+            ]
+            if not any(0.0 <= write["at_s"] - at_s < COMMENTED_S for at_s in before):
+                yield f"referee: {self._describe(write)}, and nothing of {about} was submitted in the day before"
 
     def _approvals(self) -> Iterator[str]:
         """Each order in mode approve had an approval of its own, within what the person was shown."""
@@ -205,17 +237,21 @@ class WorldReferee:
             return
         table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
         caps, arms = table.get("caps", {}), self._arms(order, table)
-        for name, used in self._stakes(orders, place).items():
+        yield from self._beyond_shares(order, table.get("bankroll", {}), stakes := self._stakes(orders, place))
+        for name, used in stakes.items():
             bounds = [caps[name]] if name in caps else []
             armed = [act[name] for act in arms if act.get(name) is not None] if name in {"per_order", "per_day"} else []
             most = min([*bounds, *([max(armed)] if armed else [])], default=math.inf)
             if used > most + CENT:
                 yield f"{used:.2f} is at stake by {name}, {most:g} may be"
-        if arms:
-            since = min(act["at_s"] for act in arms)
-            spent = sum(_stake_at(one, order["effect_s"]) for one in orders[: place + 1] if one["at_s"] >= since)
-            if spent > (most := max(act["total"] or math.inf for act in arms)) + CENT:
-                yield f"{spent:.2f} were spent under an arm record of {most:g}"
+        beyond = []
+        for act in arms:
+            since = [one for one in orders[: place + 1] if one["at_s"] >= act["at_s"]]
+            spent, most = sum(_stake_at(one, order["effect_s"]) for one in since), act["total"] or math.inf
+            beyond += [f"{spent:.2f} were spent under an arm record of {most:g}"] if spent > most + CENT else []
+        # Which of several records was heard of last is not known here.
+        if arms and len(beyond) == len(arms):
+            yield beyond[-1]
         most_an_hour = caps.get("orders_per_hour")
         if most_an_hour is not None and place >= most_an_hour:
             first = orders[place - most_an_hour]
@@ -224,23 +260,36 @@ class WorldReferee:
             if times[0] < 3_540.0 and abs(times[1].total_seconds() - times[0]) < 1.0:
                 yield f"it is order {most_an_hour + 1} in {times[0]:.0f} s, {most_an_hour} an hour may be"
 
+    def _beyond_shares(self, order: Fact, shares: Fact, stakes: Mapping[str, float]) -> Iterator[str]:
+        """Say which shares of the value of the account a purchase exceeds, by its highest value of late."""
+        before = [one for one in self.facts["accounts"] if one["venue"] == order["venue"]]
+        before = [one for one in before if order["at_s"] - PASS_S <= one["at_s"] <= order["at_s"]]
+        most = max((self._value(one)[1] for one in before), default=math.inf)
+        for name, share in {**BANKROLL_SHARES, **shares}.items():
+            if share < 1.0 and stakes.get(name, 0.0) > share * most + CENT:
+                yield f"{stakes[name]:.2f} is at stake by bankroll.{name}, {share:g} of {most:.2f} may be"
+
     def _stakes(self, orders: Sequence[Fact], place: int) -> dict[str, float]:
         order, contracts = orders[place], self.facts["contracts"]
         groups = contracts[order["contract"]]
         today = [one for one in orders[: place + 1] if _cap_day(one) == _cap_day(order)]
+        # What an outcome had set free is at stake again once that is taken back, which is heard of later.
+        undone = self.facts.get("undone", ())
+        held = {one: c for one, c in order["held"].items() if f"{order['venue']}:{one.partition('/')[0]}" not in undone}
         found = {
             "per_order": order["asked"],
             "per_day": sum(_stake_at(one, order["effect_s"]) for one in today) if _cap_day(order) else 0.0,
-            "total": sum(order["held"].values()),
+            "total": sum(held.values()),
         }
         for name in ("question", "event", "creator", "category"):
-            same = [cost for one, cost in order["held"].items() if contracts[one][name] == groups[name]]
+            same = [cost for one, cost in held.items() if contracts[one][name] == groups[name]]
             found[f"per_{name}"] = sum(same) if groups[name] else 0.0
         return found
 
     def _losses(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
         """Nothing is bought after a loss beyond its limit, until a person resumes."""
-        readings = [(one, *self._value(one), one["moved"]) for one in self.facts["accounts"] if one["venue"] == venue]
+        seen = [one for one in self.facts["accounts"] if one["venue"] == venue]
+        readings = [(one, *self._value(one), moved) for one, moved in zip(seen, _moved(seen, orders), strict=True)]
         for order in orders:
             caps = self._venue_table(self._era(order["at_s"])["config"], venue).get("caps", {})
             if not {"daily_loss", "drawdown"} & caps.keys():
@@ -254,6 +303,40 @@ class WorldReferee:
                 lost = [max((_loss(was, now) for was in began), default=0.0) for now in past[-3:]]
                 if name in caps and len(past) >= 3 and began and min(lost) > caps[name] + 1.0:
                     yield f"referee: {self._describe(order)}, and {min(lost):.2f} were lost, {name} is {caps[name]:g}"
+
+    def _clairvoyance(self) -> Iterator[str]:
+        """What was forecast by somebody who may know the future is never submitted, also when that is over."""
+        for row in self.ledger["intents"]:
+            made_at, eras = datetime.fromisoformat(row["made_at"]), self.facts["eras"]
+            # The life it was made in, whether or not the clock was set meanwhile.
+            around = [made_at - CLOCK_SET, made_at, made_at + CLOCK_SET]
+            lives = [era for at in around for era in [one for one in eras if one["clock"] <= at][-1:]]
+            tables = [era["config"].get("forecasters", {}).get(row["forecaster"], {}) for era in lives]
+            if tables and all(table.get("clairvoyant") for table in tables):
+                who = f"{row['forecaster']}, which was clairvoyant at {made_at}"
+                yield f"referee: {row['id']}, {row['mode']}, is of {who}"
+
+    def _refusals(self) -> Iterator[str]:
+        """No venue refuses an order because the account has too little: caps and cash are counted before it is sent.
+
+        Left out are accounts that somebody else uses or takes money from, and those that were shown as they had been.
+        """
+        shared = {act["venue"] for act in self.facts["acts"] if act["kind"] == "foreign write"}
+        for row in self.ledger["refusals"]:
+            found = [text for text in NOT_ENOUGH if text in row["detail"]]
+            if found and row["venue"] not in shared and not self._is_misread(row):
+                what = f"{row['id']} of {row['started_at']} on {row['ref']}"
+                yield f"referee: {row['venue']} refused {what}: {row['detail']}"
+
+    def _is_misread(self, refusal: Fact) -> bool:
+        """Say whether money left the account around an order, or an answer may not have been what was true."""
+        at = datetime.fromisoformat(refusal["started_at"])
+        seen = [one for one in [*self.facts["accounts"], *self.facts["last"]] if one["venue"] == refusal["venue"]]
+        before = [one for one in seen if one["clock"] <= at - timedelta(seconds=PASS_S)][-1:]
+        near = [one for one in seen if abs(one["clock"] - at) < timedelta(seconds=PASS_S)]
+        after = [one for one in seen if one["clock"] >= at + timedelta(seconds=PASS_S)][:1]
+        pairs = [*pairwise([*before, *near, *after])]
+        return any(later["moved"] < earlier["moved"] or later["faults"] > earlier["faults"] for earlier, later in pairs)
 
     # One effect of one request (docs/facts/manifold.md#lost-answers, docs/facts/polymarket.md#orders)
 
@@ -369,6 +452,13 @@ class WorldReferee:
             if not near:
                 continue
             values = [self._value(one) for one in near]
+            # A price is used again for some minutes, also once money has come or gone.
+            values += [
+                (low + one["cash"] - other["cash"], high + one["cash"] - other["cash"])
+                for other, (low, high) in zip(near, [*values], strict=True)
+                for one in near
+                if one["cash"] != other["cash"] and _holdings(one) == _holdings(other)
+            ]
             low, high = min(one for one, _ in values), max(one for _, one in values)
             if not low - CENT <= row["equity"] <= high + CENT:
                 what = f"{low:.4f}" if high - low < CENT else f"{low:.4f} to {high:.4f}"
@@ -390,10 +480,29 @@ class WorldReferee:
                 yield from _wrong_score(row, 100.0 * math.log(2.0 * on_outcome) / math.log(2.0))
 
 
+def _moved(seen: Sequence[Fact], orders: Sequence[Fact]) -> Iterator[float]:
+    """Yield the money that was moved until each reading of an account, so that what is lost at least can be counted.
+
+    Money that comes while no position and no order changes is no gain, so it hides no loss; other money that comes may
+    hide one. Money that leaves may be what had come before, which is no loss.
+    """
+    total, ordered = 0.0, [order["at_s"] for order in orders]
+    for was, now in pairwise([*seen[:1], *seen]):
+        came = now["moved"] - was["moved"]
+        is_quiet = _holdings(was) == _holdings(now) and not any(
+            was["at_s"] - PASS_S < at_s < now["at_s"] + PASS_S for at_s in ordered
+        )
+        total += came if came < 0.0 or is_quiet else 0.0
+        yield total
+
+
+def _holdings(account: Fact) -> set[tuple[str, str, float]]:
+    return {(one["contract"], one["leg"], one["shares"]) for one in account["positions"]}
+
+
 def _loss(was: tuple[Fact, float, float, float], now: tuple[Fact, float, float, float]) -> float:
-    """Return what was lost at least between two readings: money that people move is no loss, and may hide one."""
-    raw = was[1] - now[2]
-    return min(raw, raw - was[3] + now[3])
+    """Return what was lost at least between two readings."""
+    return was[1] - now[2] + now[3] - was[3]
 
 
 def _wrong_score(row: Fact, value: float) -> Iterator[str]:

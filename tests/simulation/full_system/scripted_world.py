@@ -164,7 +164,7 @@ def play_script(script: WorldScript, root: Path) -> WorldResult:
                 stage = _ScriptedStage(script=script, bridges=bridges, clock=clock, root=root)
                 found.append(await stage.play())
 
-    with patch("httpx.create_ssl_context", make_tls_context), patch("hashlib.scrypt", repeat_scrypt):
+    with patch("ssl.create_default_context", make_tls_context), patch("hashlib.scrypt", repeat_scrypt):
         run_in_virtual_time(main, start=script.start, make=NetworkEventLoop)
     return found[0]
 

@@ -49,6 +49,7 @@ from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
+from tests.simulation.full_system.schedule_checks import ScheduleChecks
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.venue_events import VenueEvents
 from tests.simulation.full_system.world_record import WorldRecord
@@ -158,7 +159,7 @@ def run_simulation(
             judged(_ledger_path(parts.lives))
 
     with (
-        patch("httpx.create_ssl_context", make_tls_context),
+        patch("ssl.create_default_context", make_tls_context),
         patch("hashlib.scrypt", repeat_scrypt),
         count_events() as seen,
     ):
@@ -350,8 +351,19 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         bridges=parts.bridges,
         configs=parts.config.all,
         clock_moves=[act["clock"] for act in facts["acts"] if act["kind"] == CLOCK_MOVED],
+        scored=lives.scored,
     )
     report.violations += decisions.violations()
+    schedule = ScheduleChecks(
+        ledger=_ledger_path(lives),
+        configs=parts.config.all,
+        clock_moves=decisions.clock_moves,
+        calls=facts["calls"],
+        locked={str(act["ref"]) for act in facts["acts"] if act["kind"] == "lock"},
+        now=parts.machine.now(),
+        pace=parts.traits.pace,
+    )
+    report.violations += schedule.violations()
     if not any(venue.requests for venue in parts.bridges.all.values()):
         report.violations.append("I9: no venue was asked for anything: the plugins were not used")
     for name, venue in parts.bridges.servers.items():

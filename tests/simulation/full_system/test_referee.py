@@ -67,13 +67,14 @@ def shares_of_no(bid: float = 0.4) -> Fact:
 def intent(name: str = "i1", **values: Any) -> Fact:
     body = {"contract": SHIP, "leg": "no", "side": "buy", "expected": 0.5, "terms": {"type": "FAK"}, **values}
     row = {"ref": f"polymarket:{SHIP}", "venue": "polymarket", "mode": "live", "action": "order", "state": "acked"}
+    row |= {"forecaster": "drifter", "made_at": NOON.isoformat()}
     return {"id": name, **row, "planned_at": NOON.isoformat(), "order_body": json.dumps(body)}
 
 
 def judge(ledger: Ledger | None = None, **facts: Any) -> list[str]:
     """Return what the referee says of a world in which all is well but for these facts."""
     groups = {"question": f"polymarket:{SHIP}", "event": "20001", "creator": "", "category": ""}
-    era = {"from_s": 0.0, "at_s": 0.0, "config": facts.pop("config", config())}
+    era = {"from_s": 0.0, **moment(-NOON_S), "config": facts.pop("config", config())}
     world = {"acts": [arm()], "eras": [era], "contracts": {SHIP: groups, "0x02": {**groups, "question": "other"}}}
     world |= {name: [] for name in ("writes", "orders", "accounts", "calls", "last")}
     rows: Ledger = {name: [] for name in LEDGER_TABLES} | dict(ledger or {})
@@ -109,11 +110,60 @@ def test_what_arrives_was_permitted_at_that_moment(acts: list[Fact], why: str) -
     assert (len(found), all(why in one for one in found)) == (bool(why), True)
 
 
+@pytest.mark.parametrize(
+    ("locked", "unlocked", "count"),
+    [("drifter", None, 1), ("second", None, 0), ("drifter", {}, 1), ("drifter", {"forecaster": "drifter"}, 0)],
+)
+def test_a_lock_of_one_forecaster_holds_what_that_one_says(locked: str, unlocked: Fact | None, count: int) -> None:
+    settings = config(forecasters=["drifter", "second"])
+    acts = [arm(config=settings), act("lock", 900.0, **LOCK, forecaster=locked)]
+    acts += [] if unlocked is None else [act("unlock", 600.0, **LOCK, **unlocked)]
+    assert len(judge(acts=acts, writes=[write()], config=settings)) == count
+
+
 def test_what_a_dead_daemon_cannot_have_heard_is_not_held_against_it() -> None:
-    begins = [{"from_s": at_s, "at_s": at_s, "config": config()} for at_s in (0.0, NOON_S - 60.0)]
+    begins = [{"from_s": at_s, **moment(at_s - NOON_S), "config": config()} for at_s in (0.0, NOON_S - 60.0)]
     asked = [arm(), act("disarm", 3_000.0)]
     assert judge(acts=asked, writes=[write()], eras=begins) == []
     assert len(judge(acts=asked, writes=[write(90.0)], eras=begins)) == 1
+
+
+def test_no_more_than_its_share_of_the_account_is_at_stake() -> None:
+    settings = config(bankroll={"per_question": 0.1, "total": 1.0})
+    for cash, count in ((49.0, 1), (51.0, 0)):
+        seen = [account(-3_600.0, 900.0), account(-60.0, cash)]
+        found = judge(config=settings, acts=[arm(config=settings)], orders=[order()], accounts=seen)
+        assert len([one for one in found if "5.00 is at stake by bankroll.per_question" in one]) == count
+
+
+def test_no_venue_refuses_what_an_account_cannot_pay_unless_money_left_it() -> None:
+    refused = {"id": "i1", "venue": "polymarket", "ref": "polymarket:-", "started_at": NOON.isoformat()}
+    rows: Ledger = {"refusals": [{**refused, "detail": "not enough balance / allowance"}]}
+    seen = [account(-1_800.0, 9.0), account(60.0, 9.0)]
+    assert len(judge(rows, accounts=seen)) == 1
+    assert judge(rows, accounts=seen, acts=[arm(), act("foreign write")]) == []
+    assert judge(rows, accounts=[seen[0], {**seen[1], "moved": -1.0}]) == []
+    assert judge({"refusals": [{**refused, "detail": "market is closed"}]}, accounts=seen) == []
+
+
+def test_what_a_clairvoyant_forecaster_said_is_never_submitted() -> None:
+    sees, blind = ({**config(), "forecasters": {"drifter": {"clairvoyant": sees}}} for sees in (True, False))
+    begins = [
+        {"from_s": at_s, **moment(at_s - NOON_S), "config": one} for at_s, one in ((0.0, sees), (18_000.0, blind))
+    ]
+    for hour, count in ((2, 1), (9, 0)):
+        made = {"forecaster": "drifter", "made_at": NOON.replace(hour=hour).isoformat()}
+        rows: Ledger = {"intents": [{**intent(), "order_body": None, **made}]}
+        assert len(judge(rows, eras=begins)) == count
+
+
+def test_a_deposit_while_nothing_else_changes_hides_no_loss() -> None:
+    settings, lost = config(caps={"daily_loss": 5.0}), [50.0, 43.0, 42.0, 42.0, 41.0]
+    seen = [account(-18_000.0 + 3_000.0 * place, cash) for place, cash in enumerate(lost)]
+    deposited = [{**one, "cash": one["cash"] + 9.0, "moved": 9.0} for one in seen[1:]]
+    for facts in ([*seen, account(-900.0, 41.0)], [seen[0], *deposited, {**deposited[-1], **moment(-900.0)}]):
+        found = judge(config=settings, acts=[arm(config=settings)], orders=[order()], accounts=facts)
+        assert any("were lost, daily_loss is 5" in one for one in found)
 
 
 def test_nothing_is_written_on_paper() -> None:

@@ -6,7 +6,7 @@ People trade, questions open, are edited, close, resolve, and resolve again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,8 @@ ENDS = ("YES", "NO", "NO", "CANCEL")
 # One market in so many is a list of thirty answers, of which these and the red one have a chance.
 A_LIST = 4
 LAMPS = ("the blue one", "the green one", "the white one")
+# The topics of markets, one after the other; some have none.
+TOPICS: Sequence[tuple[str, ...]] = (("lamps", "streets"), ("lamps",), ())
 # Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
 # every so often.
 BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
@@ -59,7 +61,7 @@ AMBIGUOUS = (
 
 @dataclass(slots=True, kw_only=True)
 class VenueEvents:
-    """The events at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back.
+    """The events at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back, and when.
 
     Those at the exchange whose orders are signed are in ``pit``, where Foxcast has an account.
     """
@@ -71,7 +73,7 @@ class VenueEvents:
     bursts: np.random.Generator
     ambiguous: np.random.Generator
     money: np.random.Generator
-    undone: set[str] = field(default_factory=set)
+    undone: dict[str, datetime] = field(default_factory=dict)
     pit: PolymarketEvents | None = None
     _markets: list[FakeManifoldMarket] = field(default_factory=list)
     _questions: list[FakeMetaculusQuestion] = field(default_factory=list)
@@ -168,7 +170,7 @@ class VenueEvents:
         while True:
             before = self._resolved()
             world.advance()
-            self.undone |= before - self._resolved()
+            self.undone.update(dict.fromkeys(before - self._resolved(), self.clock.now()))
             await self.clock.sleep(TURN_S)
 
     def _resolved(self) -> set[str]:
@@ -194,7 +196,7 @@ class VenueEvents:
         closes, price = self._close(), float(self.stream.uniform(0.1, 0.9))
         if self.bridges.manifold is not None and len(self._open()) < self._most:
             number, world = len(self._markets), self.bridges.manifold.world
-            terms: dict[str, Any] = {"closes": round(closes.timestamp() * 1000)}
+            terms: dict[str, Any] = {"closes": round(closes.timestamp() * 1000), "groups": TOPICS[number % len(TOPICS)]}
             if number % A_LIST == 1:
                 title = f"Which lamp of row {number} is lit first?"
                 answers = with_long_shots({"the red one": price, **dict.fromkeys(LAMPS, (1.0 - price) / len(LAMPS))})
@@ -280,8 +282,8 @@ class VenueEvents:
         if self.bridges.manifold is not None and (ended := [one for one in self._markets if one.resolved]):
             market = ended[int(self.stream.integers(len(ended)))]
             self.bridges.manifold.world.unresolve(market)
-            self.undone.add(f"manifold:{market.id}")
+            self.undone[f"manifold:{market.id}"] = self.clock.now()
         if self.bridges.metaculus is not None and (known := [one for one in self._questions if one.resolution]):
             question = known[int(self.stream.integers(len(known)))]
             self.bridges.metaculus.world.unresolve(question)
-            self.undone.add(f"metaculus:{question.id}")
+            self.undone[f"metaculus:{question.id}"] = self.clock.now()

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bot.core.operator_requests import OperatorRequest
     from bot.simulator.request_log import LoggedRequest, RequestEffect
     from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
-    from bot.simulator.venues.polymarket_state import FakePolymarketMarket, FakePolymarketOrder
+    from bot.simulator.venues.polymarket_state import FakePolymarketOrder
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
@@ -51,7 +52,11 @@ UNTOLD = (
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
 # The requests that name a question: a bet, and a forecast.
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
-_KINDS: Mapping[str, str] = {"/v0/comment": "comment", polymarket_orders.LOGIN: "login"}
+_KINDS: Mapping[str, str] = {
+    "/v0/comment": "comment",
+    "/api/comments/create/": "comment",
+    polymarket_orders.LOGIN: "login",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,6 +133,7 @@ class WorldRecord:
         outcomes = {ref: one for name, ref, one in self._outcomes() if name not in undone}
         return {
             "outcomes": outcomes,
+            "undone": {*undone},
             **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books")},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -139,7 +145,7 @@ class WorldRecord:
 
     def _config(self) -> Fact:
         assert self.lives is not None
-        return tomllib.loads((self.lives.home / "config.toml").read_text(encoding="utf-8"))
+        return read_tables((self.lives.home / "config.toml").read_text(encoding="utf-8"))
 
     def _moment(self) -> Fact:
         return {"at_s": self.at_s(), "clock": self.now()}
@@ -188,13 +194,15 @@ class WorldRecord:
             bet, now = self.bridges.manifold.state.bets[order["id"]], self.bridges.manifold.now_ms()
             rests = bet.is_resting(now) and not bet.expired(now)
             stake, order["is_over"] = bet.order_amount if rests else bet.amount, not rests
-            order["fills"] = [(bet.id, abs(bet.shares), -bet.amount)]
+            order["fills"], order["spent"] = [(bet.id, abs(bet.shares), -bet.amount)], bet.amount
         else:
             assert self.bridges.polymarket is not None
             state = self.bridges.polymarket.state
             mine = state.orders[order["id"]]
             trades = [*polymarket_orders.order_trades(mine, state)]
             stake = polymarket_orders.money_at_risk(mine, state)
+            # What is matched is in the account at once, and leaves it again where the match fails.
+            order["spent"] = -float(sum(cash for one, cash, _ in trades if one.status != "FAILED"))
             order["is_over"] = mine.status not in {"LIVE", "DELAYED"} and all(one.is_over for one, _, _ in trades)
             order["fills"] = [
                 (one.id, float(size), float(cash)) for one, cash, size in trades if one.status == "CONFIRMED"
@@ -295,8 +303,7 @@ class WorldRecord:
                 found[one["contract"]] = found.get(one["contract"], 0.0) + one["paid"]
         for order in self.orders.values():
             if order["venue"] == venue and not order["is_over"] and order["side"] == "buy":
-                spent = -sum(cash for _, _, cash in order["fills"])
-                found[order["contract"]] = found.get(order["contract"], 0.0) + order["stakes"][-1][1] - spent
+                found[order["contract"]] = found.get(order["contract"], 0.0) + order["stakes"][-1][1] - order["spent"]
         return found
 
     def _outcomes(self) -> Iterator[tuple[str, str, Fact]]:
@@ -326,16 +333,23 @@ class WorldRecord:
             for name in names:
                 ref = market.id if market.sums_to_one else name
                 yield name, {**groups, "question": f"manifold:{ref}"}
-        for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
-            yield other.condition, {**_groups(other), "question": f"polymarket:{other.condition}"}
+        exchange = self.bridges.polymarket
+        if exchange is None:
+            return
+        for other in exchange.state.markets.values():
+            groups = {"event": other.event if other.neg_risk else "", "creator": ""}
+            groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
+            yield other.condition, {**groups, "question": f"polymarket:{other.condition}"}
+
+
+@lru_cache(maxsize=2)
+def read_tables(text: str) -> Fact:
+    """Return the tables of a configuration, which is asked for at each act of people and seldom changes."""
+    return tomllib.loads(text)
 
 
 def _moment_of(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000.0, UTC)
-
-
-def _groups(market: FakePolymarketMarket) -> Fact:
-    return {"event": market.event if market.neg_risk else "", "creator": "", "category": ""}
 
 
 def _pool(market: FakeManifoldMarket, answer: str | None) -> tuple[float, float, float] | None:

@@ -1,0 +1,131 @@
+"""What was due, judged on ledgers that are written by hand: what may be is accepted, and what may not is named."""
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation.full_system.schedule_checks import ScheduleChecks
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+REF = "manifold:lamp"
+# The columns that the checks read, of the tables that they read.
+TABLES = """
+create table forecast (id, ref, forecaster, version, state, why, started_at, ended_at, made_at, revision);
+create view latest_forecast as select * from forecast where state = 'done';
+create table question (ref, venue, batch, version, first_seen_at, closes_at);
+create table question_version (version, body);
+create table schedule (ref, forecaster);
+create table resolution (id, ref, target, kind, seen_at);
+create view current_resolution as select * from resolution;
+create table prediction (forecast, ref, target, scored_against);
+create table intent (id, venue, batch, ref, action, forecast, planned_at);
+create table attempt (intent, started_at);
+"""
+CONFIG: dict[str, Any] = {
+    "venues": {"manifold": {"forecasters": ["drifter"]}},
+    "forecasters": {"drifter": {}},
+    "policy": {"min_gap_h": 2.0},
+}
+
+
+def at(hours: float) -> str:
+    return (NOON + timedelta(hours=hours)).isoformat()
+
+
+def forecast(hours: float, state: str = "done", **values: Any) -> dict[str, Any]:
+    """Return a forecast that was made so many hours after noon of the first day."""
+    made = {"started_at": at(hours), "ended_at": at(hours), "made_at": at(hours) if state == "done" else None}
+    row = {"ref": REF, "forecaster": "drifter", "version": "v", "state": state, "why": "stale", "revision": 1}
+    return {"id": f"f{hours}", **row, **made, **values}
+
+
+def judge(folder: Path, rows: list[tuple[str, dict[str, Any]]], **facts: Any) -> list[str]:
+    """Return what is wrong with a ledger of these rows, by a table each, a day later."""
+    ledger = folder / "ledger.sqlite"
+    with closing(sqlite3.connect(ledger)) as database:
+        database.executescript(TABLES)
+        for table, row in rows:
+            names = ", ".join(row)
+            database.execute(f"insert into {table} ({names}) values ({', '.join('?' * len(row))})", [*row.values()])  # noqa: S608
+        database.commit()
+    values = {"configs": [CONFIG], "clock_moves": (), "calls": (), "locked": (), "pace": 1.0, **facts}
+    return [*ScheduleChecks(ledger=ledger, now=NOON + timedelta(days=1), **values).violations()]
+
+
+@pytest.mark.parametrize(
+    ("second", "count"),
+    [
+        (forecast(1.0), 1),
+        (forecast(2.0), 0),
+        (forecast(1.0, version="changed"), 0),
+        (forecast(1.0, why="asked for"), 0),
+        (forecast(1.0, forecaster="drifter_second"), 0),
+    ],
+)
+def test_a_question_is_forecast_again_after_the_gap_unless_it_changed(
+    tmp_path: Path, second: dict[str, Any], count: int
+) -> None:
+    assert len(judge(tmp_path, [("forecast", forecast(0.0)), ("forecast", second)])) == count
+
+
+def test_failures_are_tried_again_after_longer_and_longer(tmp_path: Path) -> None:
+    failed = [forecast(hours, "failed") for hours in (0.0, 0.1, 0.5)]
+    (found,) = judge(tmp_path, [("forecast", row) for row in failed])
+    assert "to pause 1:00:00" in found
+
+
+def test_an_open_question_is_in_the_schedule_of_each_forecaster(tmp_path: Path) -> None:
+    question = {"ref": REF, "venue": "manifold", "version": "v", "first_seen_at": at(0.0), "closes_at": at(48.0)}
+    rows = [("question", question), ("question_version", {"version": "v", "body": json.dumps({"title": "lit?"})})]
+    (found,) = judge(tmp_path, rows)
+    assert "not planned for ['drifter']" in found
+    for name, more in (("planned", "schedule"), ("ended", "resolution")):
+        (tmp_path / name).mkdir()
+        values = {"ref": REF} | ({"forecaster": "drifter"} if more == "schedule" else {})
+        assert judge(tmp_path / name, [*rows, (more, values)]) == []
+
+
+def test_an_outcome_is_scored_against(tmp_path: Path) -> None:
+    outcome = {"id": 2, "ref": REF, "target": "outcome", "kind": "happened", "seen_at": at(-36.0)}
+    rows = [("forecast", forecast(-60.0)), ("resolution", outcome)]
+    for scored, count in ((2, 0), (1, 1), (None, 1)):
+        (folder := tmp_path / str(scored)).mkdir()
+        prediction = {"forecast": "f-60.0", "ref": REF, "target": "outcome", "scored_against": scored}
+        assert len(judge(folder, [*rows, ("prediction", prediction)])) == count
+
+
+def test_no_more_questions_are_forecast_at_a_time_and_no_more_steps_taken_than_may_be(tmp_path: Path) -> None:
+    call = {"question": REF, "forecaster": 1, "step": 1, "from_s": 0.0, "to_s": 9.0}
+    config = {**CONFIG, "daemon": {"concurrency": 2}, "limits": {"steps": 2}}
+    others = [{**call, "question": f"manifold:{name}", "from_s": 1.0} for name in "ab"]
+    after = {**call, "question": "manifold:c", "from_s": 9.0, "to_s": 12.0}
+    for name, calls, count in (("few", [call, others[0], after], 0), ("many", [call, *others], 1)):
+        (folder := tmp_path / name).mkdir()
+        assert len(judge(folder, [], configs=[config], calls=calls)) == count
+    (found,) = judge(tmp_path, [], configs=[config], calls=[{**call, "step": 3}])
+    assert "took step 3" in found
+
+
+def test_a_batch_waits_for_each_of_its_questions_until_its_last_hour(tmp_path: Path) -> None:
+    question = {"venue": "bench", "batch": "b", "first_seen_at": at(-9.0)}
+    sent = {"id": "i", "venue": "bench", "batch": "b", "ref": "bench:1", "action": "forecast", "forecast": "f1"}
+    for closes, locked, count in ((at(9.0), (), 1), (at(0.5), (), 0), (at(9.0), ("bench:2",), 0)):
+        (folder := tmp_path / f"{closes} {len(locked)}").mkdir()
+        rows = [("question", {**question, "ref": f"bench:{number}", "closes_at": closes}) for number in (1, 2)]
+        rows += [("forecast", forecast(-1.0, ref="bench:1")), ("intent", sent)]
+        rows += [("attempt", {"intent": "i", "started_at": at(0.0)})]
+        assert len(judge(folder, rows, locked=locked)) == count
+
+
+def test_what_is_not_stale_is_not_withdrawn(tmp_path: Path) -> None:
+    config = {**CONFIG, "policy": {"withdraw_stale": True, "stale_after_h": 4.0}}
+    withdrawn = {"id": "i", "ref": REF, "action": "withdraw", "forecast": "f0.0"}
+    for hours, count in ((3.0, 1), (5.0, 0)):
+        (folder := tmp_path / str(hours)).mkdir()
+        rows = [("forecast", forecast(0.0)), ("intent", {**withdrawn, "planned_at": at(hours)})]
+        assert len(judge(folder, rows, configs=[config])) == count
