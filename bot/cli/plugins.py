@@ -98,12 +98,12 @@ def check(
         registry = build_registry(config, registry.found)
     findings = run_until_terminated(check_plugin(config, registry, plugin, online=online))
     console = stdout_console()
-    console.print(f"{plugin}")
+    console.print(f"{plugin}", soft_wrap=True)
     console.print(make_table(CHECK_COLUMNS, [(one.kind, one.part, one.check, one.detail) for one in findings]))
     counts = Counter(one.kind for one in findings)
     failed = counts[FindingKind.FAILED]
     for text in (f"{one.part}: {one.check}: {line}" for one in findings for line in one.failures):
-        console.print(text)
+        console.print(text, soft_wrap=True)
     console.print(f"{name}: " + ", ".join(f"{counts[kind]} {kind}" for kind in FindingKind if counts[kind]))
     if failed:
         raise typer.Exit(ExitCode.FAILED)

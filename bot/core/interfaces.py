@@ -304,8 +304,10 @@ class WebSocketConnection(Protocol):
 class WebSocketClient(Protocol):
     """Opens WebSockets of known services."""
 
-    def connect(self, url: str, *, max_bytes: int) -> AbstractAsyncContextManager[WebSocketConnection]:
-        """Connect; messages of more than ``max_bytes`` end the connection.
+    def connect(
+        self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[WebSocketConnection]:
+        """Connect with these headers; messages of more than ``max_bytes`` end the connection.
 
         Raises ServiceUnavailableError, AuthenticationError.
         """

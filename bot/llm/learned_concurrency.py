@@ -15,7 +15,7 @@ from bot.store.model_concurrency import ModelConcurrency, ModelConcurrencyStore
 
 log = structlog.get_logger(__name__)
 # Limits change with every round of answers; only so often are they recorded.
-SAVE_INTERVAL = timedelta(seconds=10)
+SAVE_INTERVAL = timedelta(seconds=2)
 
 
 class LearnedConcurrency:

@@ -14,6 +14,7 @@ from plugins.kalshi.api_client import rate_limits
 from plugins.kalshi.order_books import order_fees
 from plugins.kalshi.paper_market import open_paper
 from plugins.kalshi.planner import open_planner
+from plugins.kalshi.price_feed import open_price_feed
 from plugins.kalshi.questions import VENUE
 from plugins.kalshi.reader import open_reader
 from plugins.kalshi.settings import KalshiSettings
@@ -45,6 +46,7 @@ def foxcast_venues() -> list[VenueSpec[KalshiSettings]]:
             paper=open_paper,
             writer=open_writer,
             check=check_account,
+            prices=open_price_feed,
             planner=open_planner,
             fees=order_fees,
             rates=rate_limits,

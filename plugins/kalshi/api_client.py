@@ -183,7 +183,7 @@ def rate_limits(settings: KalshiSettings) -> Sequence[RateLimit]:
     return (
         RateLimit(
             name="kalshi_reads",
-            prefixes=prefixes,
+            prefixes=(*prefixes, settings.socket_address),
             methods=frozenset({"GET"}),
             count=READS_PER_S,
             per_s=1.0,

@@ -115,7 +115,7 @@ class WebSearchTool:
 
         asked = {"engine": engine.name, "query": query, "before": before and before.isoformat(), "limit": limit}
         return await trace.replay_or_run(
-            "search", asked, lambda: run_with_timeout(SEARCH_TIMEOUT_S, engine.name, hits())
+            "search", asked, lambda: run_with_timeout(SEARCH_TIMEOUT_S, engine.name, hits()), with_next=True
         )
 
     def _date_bound(self, engine: ConfiguredSearchEngine) -> datetime | None:

@@ -104,7 +104,7 @@ class FakeKalshiAccount:
         url = urlsplit(request.path)
         if not url.path.startswith((f"{PREFIX}/portfolio/", f"{PREFIX}/account/")):
             return None
-        if (refused := self._signature_refusal(request, url.path)) is not None:
+        if (refused := self.signature_refusal(request, url.path)) is not None:
             return refused
         if self.is_limited and not self._take_tokens(request.method):
             return reply({"error": "too many requests"}, 429)
@@ -141,7 +141,8 @@ class FakeKalshiAccount:
         sizes = {name: {"refill_rate": one.rate, "bucket_capacity": one.rate} for name, one in buckets.items()}
         return reply({"usage_tier": "basic", **sizes, "grants": []}) if path == "limits" else not_found()
 
-    def _signature_refusal(self, request: ReceivedRequest, path: str) -> ScriptedResponse | None:
+    def signature_refusal(self, request: ReceivedRequest, path: str) -> ScriptedResponse | None:
+        """Refuse a request that the key did not sign just now."""
         headers = request.headers
         stamp, name = headers.get("kalshi-access-timestamp", ""), headers.get("kalshi-access-key", "")
         if not headers.get("kalshi-access-signature"):

@@ -54,12 +54,14 @@ class WriterFixture:
         sent = self.account.answer(received) or not_found()
         if loss == "reply":
             raise ServiceUnavailableError("the connection ended")  # noqa: EM101, TRY003 - of the network
+        if loss == "gateway":
+            return HttpResponse(status=502, body=b"bad gateway")
         return HttpResponse(status=sent.status, body=sent.body)
 
 
 @asynccontextmanager
-async def open_writer_fixture(folder: Path) -> AsyncIterator[WriterFixture]:
-    async with open_kalshi(folder, SkippingClock()) as kalshi:
+async def open_writer_fixture(folder: Path, clock: FakeClock | None = None) -> AsyncIterator[WriterFixture]:
+    async with open_kalshi(folder, clock or SkippingClock()) as kalshi:
         key = folder / "kalshi.key"
         key.write_bytes(key_text())
         key.chmod(0o600)

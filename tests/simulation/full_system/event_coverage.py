@@ -103,8 +103,8 @@ UNREACHED: Mapping[str, str] = {
         _SECOND_LOOK,
     ),
     **dict.fromkeys(
-        ("rule check_clairvoyance, sending",),
-        "what a forecaster that sees the future said is never planned",
+        ("rule check_clairvoyance, deciding", "rule check_clairvoyance, sending", "hold check_clairvoyance"),
+        "the configuration refuses a first forecaster that sees the future",
     ),
     **dict.fromkeys(
         ("rule check_forecaster, sending", "hold check_forecaster (1)"),
