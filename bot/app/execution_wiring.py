@@ -255,7 +255,7 @@ def credential_checks(factory: PluginFactory, venues: OpenVenues) -> Mapping[str
     for name, policy in venues.execution_policies.items():
         spec = factory.registry.venues[name]
         if policy.is_live and spec.check is not None:
-            found[name] = partial(spec.check, load_plugin_settings(spec, factory.config), factory.plugin_context(name))
+            found[name] = partial(spec.check, load_plugin_settings(spec, factory.config), factory.plugin_context(spec))
     return found
 
 

@@ -1,11 +1,13 @@
 """Opens what config names: venues and their writers, forecasters, models, search engines, data, notifiers."""
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypedDict, TypeVar
 
 import structlog
@@ -37,6 +39,7 @@ from bot.core.interfaces import (
     WriteClient,
 )
 from bot.core.plugin_specs import (
+    BaseSpec,
     ConfigurableSpec,
     JobSpec,
     ModelSpec,
@@ -44,6 +47,7 @@ from bot.core.plugin_specs import (
     PluginContext,
     PluginSettings,
     PriceFeedContext,
+    VenueSpec,
     VenueWriterContext,
 )
 from bot.core.submissions import ExecutionMode
@@ -62,14 +66,25 @@ from bot.net.rate_limit import RateLimiter
 from bot.net.websocket import WebSocketConnector
 from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry, direct_members
+from bot.store.backups import BACKUP_FOLDER
 from bot.store.ledger import Ledger
+from bot.store.private_files import create_private_folder
 from bot.store.question_pairs import PairUse
+from bot.store.rate_usage import RATE_USAGE_FOLDER
+from bot.store.requests import REQUEST_FOLDER
 from bot.store.response_shapes import ResponseShapes
 
 PLUGINS_PACKAGE = "plugins"
 
 
 BLOCKED_HOSTS_FILE = "hosts.txt"
+
+
+# In the state folder; each venue has a folder there, and every other plugin one in that of plugins.
+PLUGIN_FOLDER = "plugins"
+
+
+ENGINE_FOLDERS = frozenset({PLUGIN_FOLDER, BACKUP_FOLDER, RATE_USAGE_FOLDER, REQUEST_FOLDER})
 
 
 log = structlog.get_logger(__name__)
@@ -173,19 +188,20 @@ class PluginFactory:
         async with AsyncExitStack() as stack:
             await opener(replace(self, stack=stack))
 
-    def plugin_context(self, name: str) -> PluginContext:
+    def plugin_context(self, spec: BaseSpec) -> PluginContext:
         """Return the context for the factory of a plugin."""
-        return PluginContext(**self._common_context(name))
+        return PluginContext(**self._common_context(spec))
 
     async def open_venue(self, name: str) -> VenueReader:
         """Open the reader of a venue."""
         spec = self.registry.venues[name]
-        venue: VenueReader = await self._open_plugin(spec, spec.reader)
+        venue: VenueReader = await self.open_plugin(spec, spec.reader)
         return venue
 
     async def open_submitter(self, policy: ExecutionPolicy) -> VenueSubmitter | None:
         """Open the paper book in paper mode; the venue's writer, with a write client, only in live modes."""
-        spec, common = self.registry.venues[policy.venue], self._common_context(policy.venue)
+        spec = self.registry.venues[policy.venue]
+        common = self._common_context(spec)
         if policy.mode is ExecutionMode.PAPER and spec.paper is not None:
             paper = self.config.venues[policy.venue].paper
             return await self._open_with_context(
@@ -201,7 +217,7 @@ class PluginFactory:
     async def open_planner(self, name: str) -> OrderPlanner | None:
         """Open the order planner, where the venue trades."""
         spec = self.registry.venues[name]
-        return None if spec.planner is None else await self._open_plugin(spec, spec.planner)
+        return None if spec.planner is None else await self.open_plugin(spec, spec.planner)
 
     async def open_price_feed(self, name: str) -> PriceFeed | None:
         """Open the price feed of a venue, where it has one; it connects when it is asked for quotes."""
@@ -210,12 +226,12 @@ class PluginFactory:
             return None
         sockets = WebSocketConnector(clock=self.clock, rates=self._rates, proxies=self.config.http.proxies)
         return await self._open_with_context(
-            spec, spec.prices, PriceFeedContext(**self._common_context(name), sockets=sockets)
+            spec, spec.prices, PriceFeedContext(**self._common_context(spec), sockets=sockets)
         )
 
     def plugin_job(self, spec: JobSpec) -> DaemonJob:
         """Return the job of a plugin."""
-        run = partial(spec.run, self.plugin_context(spec.name))
+        run = partial(spec.run, self.plugin_context(spec))
         return DaemonJob(name=f"plugin {spec.name}", summary=spec.summary, interval=spec.every, run=run)
 
     async def open_forecasters(self, names: Iterable[str]) -> Mapping[str, ConfiguredForecaster]:
@@ -241,7 +257,7 @@ class PluginFactory:
         settings = load_plugin_settings(spec, self.config)
         return ConfiguredForecaster(
             name=name,
-            implementation=await self._enter_factory(spec, spec.open, settings, self.plugin_context(spec.name)),
+            implementation=await self._enter_factory(spec, spec.open, settings, self.plugin_context(spec)),
             trials=table.trials or spec.trials,
             pool=PoolingMethod(table.aggregate),
             limits=trial_limits(self.config, self.registry, name),
@@ -263,7 +279,7 @@ class PluginFactory:
         settings = restore_settings(spec, self.config, setup.settings)
         return ConfiguredForecaster(
             name=name,
-            implementation=await self._enter_factory(spec, spec.open, settings, self.plugin_context(spec.name)),
+            implementation=await self._enter_factory(spec, spec.open, settings, self.plugin_context(spec)),
             trials=setup.trials,
             pool=PoolingMethod(setup.aggregate),
             limits=setup.limits,
@@ -375,10 +391,11 @@ class PluginFactory:
         return {spec.name: ConfiguredPageSource(spec=spec, source=source) for spec, source in opened if source}
 
     async def _open_or_skip_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
-        return await self.open_or_skip(spec, partial(PluginFactory._open_plugin, spec=spec, opener=opener))
+        return await self.open_or_skip(spec, partial(PluginFactory.open_plugin, spec=spec, opener=opener))
 
-    async def _open_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
-        return await self._open_with_context(spec, opener, self.plugin_context(spec.name))
+    async def open_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
+        """Open what a factory of a spec opens, with its settings; raises as ``enter_plugin`` does."""
+        return await self._open_with_context(spec, opener, self.plugin_context(spec))
 
     async def _open_with_context(
         self, spec: ConfigurableSpec[Any], opener: Callable[[Any, P], AbstractAsyncContextManager[T]], context: P
@@ -394,12 +411,32 @@ class PluginFactory:
     ) -> T:
         return await self.stack.enter_async_context(enter_plugin(spec, partial(opener, settings, context)))
 
-    def _common_context(self, name: str) -> _CommonContext:
-        credentials = self.credentials.get(name)
+    def _common_context(self, spec: BaseSpec) -> _CommonContext:
+        name = spec.name
+        credentials = self.credentials.get(name) if isinstance(spec, VenueSpec) else None
         http = self.http if credentials is None else GuardedHttpClient(self.http, credentials)
-        if self.shapes is not None and name in self.config.venues:
+        if self.shapes is not None and isinstance(spec, VenueSpec) and name in self.config.venues:
             http = ObservedHttpClient(inner=http, shapes=self.shapes, venue=name)
-        return _CommonContext(clock=self.clock, http=http, folder=self.folder / name)
+        return _CommonContext(clock=self.clock, http=http, folder=self._plugin_folder(spec))
+
+    def _plugin_folder(self, spec: BaseSpec) -> Path:
+        """Return the folder of a plugin, which exists; a temporary one where the state folder cannot be written to.
+
+        Raises ConfigError for a venue whose folder would be one of the engine.
+        """
+        if isinstance(spec, VenueSpec):
+            folder = self.folder / spec.name
+            if spec.name in ENGINE_FOLDERS:
+                message = f"the venue {spec.name} cannot have that name: {folder} is a folder of the engine"
+                raise ConfigError(message)
+        else:
+            kind = spec.table if isinstance(spec, ConfigurableSpec) else "jobs"
+            folder = self.folder / PLUGIN_FOLDER / kind / spec.name
+        if os.access(self.folder, os.W_OK):
+            create_private_folder(folder)
+        elif not folder.is_dir():
+            return Path(self.stack.enter_context(TemporaryDirectory(prefix=f"foxcast-{spec.name}-")))
+        return folder
 
     @property
     def _rates(self) -> RateLimiter:

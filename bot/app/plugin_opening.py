@@ -18,7 +18,7 @@ from bot.core.errors import (
     describe_error,
 )
 from bot.core.language_models import ModelCompletion, Prompt, SamplingSettings, TokenPrice
-from bot.core.plugin_specs import ConfigurableSpec
+from bot.core.plugin_specs import BaseSpec, ConfigurableSpec
 
 OPENING_TIME_LIMIT_S = 60.0
 OpeningError = PluginError | ServiceUnavailableError | AuthenticationError
@@ -86,7 +86,7 @@ def _opening_error(part: str, error: BaseException, limit_s: float) -> FoxcastEr
     return PluginError(text)
 
 
-def describe_part(spec: ConfigurableSpec[Any]) -> str:
+def describe_part(spec: BaseSpec) -> str:
     """Return the kind and name of a part, such as ``venue NAME``."""
     return f"{type(spec).__name__.removesuffix('Spec').lower()} {spec.name}"
 

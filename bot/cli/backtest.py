@@ -50,6 +50,8 @@ from bot.evaluation.trial_report import TrialReportPlan, build_trial_report
 from bot.evaluation.trial_scores import ComparisonPlan, compare_methods, measure_reliability, rank_methods
 from bot.evaluation.trial_table import TrialTable, make_table_of_trials, parse_trial_records
 from bot.forecasting.parameter_fitting import best_parameters
+from bot.forecasting.question_admission import PLACES_WITHOUT_MODELS, QuestionAdmission
+from bot.llm.gateway import LlmGateway
 from bot.plugin_system.registry import Registry, with_all_members
 from bot.store.forecast_queries import CallTotals, find_answered_trials, total_calls_by_state
 from bot.store.ledger import Ledger
@@ -100,7 +102,8 @@ class BacktestOptions:
             min=1,
             max=256,
             metavar="N",
-            help="Forecast in so many processes, each daemon.concurrency questions at a time; needs the extra cluster.",
+            help="Forecast in so many processes, each daemon.concurrency (else 16) questions at a time; needs the "
+            "extra cluster.",
         ),
     ] = None
     cluster: Annotated[
@@ -160,10 +163,12 @@ def _require_one_cluster(options: BacktestOptions) -> None:
 
 
 @asynccontextmanager
-async def _open_executor(options: BacktestOptions, threads: int) -> AsyncIterator[QuestionExecutor]:
+async def _open_executor(
+    options: BacktestOptions, threads: int, admission: QuestionAdmission | None
+) -> AsyncIterator[QuestionExecutor]:
     """Open what runs the trials: this process, local workers, or a cluster."""
     if options.workers is None and options.cluster is None:
-        yield LocalExecutor()
+        yield LocalExecutor(admission)
         return
     from bot.evaluation.dask_executor import open_cluster
 
@@ -290,7 +295,7 @@ def make_backtest_subject(
         configured_forecaster=opened.forecaster,
         fit_parameters=learn,
         tool_factory=opened.tool_factory or (RoundPeerFactory(history) if opened.forecaster.reads_others else None),
-        concurrency=config.daemon.concurrency if opened.forecaster.uses_models else 1,
+        concurrency=(config.daemon.concurrency or PLACES_WITHOUT_MODELS) if opened.forecaster.uses_models else 1,
         run=run,
     )
 
@@ -347,7 +352,8 @@ async def _run_backtest(run: _BacktestRun, options: BacktestOptions, names: Sequ
             found = scopes[one.configured_forecaster.name]
             new = await count_unanswered_questions(one, found.values(), ledger)
             await _confirm_new_costs(opened[one.configured_forecaster.name], new, len(found), options=options, run=run)
-        scored = await _score_rounds(run, options, subjects, history=history)
+        gateway = next(one.gateway for one in opened.values() if one.gateway is not None)
+        scored = await _score_rounds(run, options, subjects, history=history, gateway=gateway)
         every = [scope for found in scopes.values() for scope in found.values()]
         return BacktestResult(
             scored=scored,
@@ -381,10 +387,19 @@ async def _confirm_new_costs(
 
 
 async def _score_rounds(
-    run: _BacktestRun, options: BacktestOptions, subjects: Sequence[BacktestSubject], *, history: BacktestHistory
+    run: _BacktestRun,
+    options: BacktestOptions,
+    subjects: Sequence[BacktestSubject],
+    *,
+    history: BacktestHistory,
+    gateway: LlmGateway | None = None,
 ) -> Mapping[str, ScoreRows]:
-    keys = run.archive.round_keys()
-    async with _open_executor(options, threads=max(one.concurrency for one in subjects)) as executor:
+    keys, threads = run.archive.round_keys(), max(one.concurrency for one in subjects)
+    admission = None
+    if gateway is not None:
+        most = run.config.daemon.concurrency
+        admission = QuestionAdmission(clock=SystemClock(), load=gateway.load, most=most)
+    async with _open_executor(options, threads, admission) as executor:
         with progress_bars() as bars:
             task = bars.add_task("rounds", total=len(keys))
             return await run_backtests(

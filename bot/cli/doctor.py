@@ -19,6 +19,7 @@ from bot.cli.doctor_checks import (
     CONFIG_REMEDY,
     TRIALS_CHECK,
     LastRunState,
+    check_caps,
     check_demoted_models,
     check_failed_trials,
     check_model_health,
@@ -33,6 +34,7 @@ from bot.cli.doctor_checks import (
 from bot.cli.health_report import CheckFinding, CheckVerdict, check_conditions
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import print_json
+from bot.cli.plugins import describe_hidden_commands
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -105,6 +107,7 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     yield from _check_ledger(folder / LEDGER_FILE, now)
     if (folder / LEDGER_FILE).exists():
         yield from check_model_health(config, folder / LEDGER_FILE, now)
+        yield from check_caps(config, folder / LEDGER_FILE, now)
     yield from check_permissions(config, folder / LEDGER_FILE, now)
     yield from _check_live_venues(config, found, now)
 
@@ -158,6 +161,8 @@ def _check_plugins(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding(
             CheckVerdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "repair it or do not enable it"
         )
+    for line in describe_hidden_commands(registry):
+        yield CheckFinding(CheckVerdict.WARN, "commands", line, "give it another name in its plugin")
     yield from _check_settings(config, registry)
     yield from _check_venues(config, registry)
     yield from _check_notifiers(config, registry)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,13 @@ from bot.execution.gate.rules import arm_objection
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE
 from bot.llm.model_health import ModelHealthReport, report_model_health
 from bot.llm.pricing import CallCostEstimator, PriceTable
-from bot.llm.providers import find_missing_setup
+from bot.llm.providers import describe_call_path, find_missing_setup
 from bot.llm.roles import ModelRoles, bare_model_name, configured_models, provider_name
 from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.plugin_system.registry import Registry, load_registry
 from bot.store import permissions
 from bot.store.audit_log import AUDIT_HEAD_FILE, AuditHead, AuditVerification, read_exported_head
+from bot.store.cap_usage import count_named_groups
 from bot.store.event_log import JobRunRow
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.ledger import ReadOnlyState, open_ledger_read_only, open_read_only, state_folder
@@ -124,6 +126,29 @@ def check_model_health(config: Config, path: Path, now: datetime) -> Iterator[Ch
 async def _load_model_reports(config: Config, path: Path, now: datetime) -> Sequence[ModelHealthReport]:
     async with open_ledger_read_only(path) as ledger:
         return await report_model_health(ledger.model_performance, config.llm.health, now=now)
+
+
+def check_caps(config: Config, path: Path, now: datetime) -> Iterator[CheckFinding]:
+    """Yield the caps that bound nothing, because no open question of their venue names what they count."""
+    try:
+        found = asyncio.run(_load_named_groups(path, [*config.venues], now))
+    except StoreError:
+        return  # reported by the integrity check
+    for venue, (count, named) in found.items():
+        for group, times in named.items():
+            if count and not times and getattr(config.venues[venue].caps, f"per_{group}") is not None:
+                text = f"{venue}: caps.per_{group} bounds nothing: none of its {count} open questions names its {group}"
+                yield CheckFinding(
+                    CheckVerdict.WARN, "caps", text, f"remove it, or have the plugin of the venue set Question.{group}"
+                )
+
+
+async def _load_named_groups(
+    path: Path, venues: Sequence[str], now: datetime
+) -> Mapping[str, tuple[int, Mapping[str, int]]]:
+    async with open_ledger_read_only(path) as ledger:
+        readers = ledger.events.readers
+        return {venue: await readers.run(partial(count_named_groups, venue=venue, at=now)) for venue in venues}
 
 
 def check_failed_trials(path: Path, now: datetime) -> Iterator[CheckFinding]:
@@ -248,6 +273,11 @@ async def _check_providers(config: Config, registry: Registry) -> list[CheckFind
             CheckFinding(CheckVerdict.FAIL, "keys", f"{model}: {what}", remedy)
             for model, (what, remedy) in lacks
             if what
+        ]
+        found += [
+            CheckFinding(CheckVerdict.OK, "model calls", f"{model}: {path}")
+            for model in configured_models(config.llm)
+            if (path := describe_call_path(providers[provider_name(model)], model)) is not None
         ]
         prices = PriceTable(config.llm.models)
         for model in configured_models(config.llm):

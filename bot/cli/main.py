@@ -129,7 +129,9 @@ COMMANDS: dict[str, CommandEntry] = {
     ),
     "audit": CommandEntry("bot.cli.audit", "Show and verify the audit record of permissions and submissions."),
     "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
-    "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
+    "plugins": CommandEntry(
+        "bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken; or check one of them."
+    ),
     "new": CommandEntry(
         "bot.cli.new", "Write an installable package for a plugin of your own, which passes its tests at once."
     ),

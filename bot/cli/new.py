@@ -22,6 +22,7 @@ from bot.core.plugin_specs import (
     CommandSpec,
     DataSpec,
     ForecasterSpec,
+    ModelSpec,
     NotifierSpec,
     SearchSpec,
     VenueSpec,
@@ -47,6 +48,7 @@ class PluginKind(StrEnum):
     FORECASTER = "forecaster"
     SEARCH = "search"
     DATA = "data"
+    MODEL = "model"
     NOTIFIER = "notifier"
     COMMAND = "command"
 
@@ -56,12 +58,17 @@ SPEC_KINDS: dict[PluginKind, type[BaseSpec]] = {
     PluginKind.FORECASTER: ForecasterSpec,
     PluginKind.SEARCH: SearchSpec,
     PluginKind.DATA: DataSpec,
+    PluginKind.MODEL: ModelSpec,
     PluginKind.NOTIFIER: NotifierSpec,
     PluginKind.COMMAND: CommandSpec,
 }
 
 
-KIND_TITLES = {PluginKind.SEARCH: "search engine", PluginKind.DATA: "data source"}
+KIND_TITLES = {
+    PluginKind.SEARCH: "search engine",
+    PluginKind.DATA: "data source",
+    PluginKind.MODEL: "model provider",
+}
 
 
 @app.command()

@@ -112,7 +112,7 @@ async def _check_account(plugins: PluginFactory, name: str) -> list[str]:
     if spec.check is None:
         return []
     try:
-        return [*await spec.check(load_plugin_settings(spec, config), plugins.plugin_context(name))]
+        return [*await spec.check(load_plugin_settings(spec, config), plugins.plugin_context(spec))]
     except (AuthenticationError, RequestRejectedError):
         if config.mode_of(name) in LIVE_MODES:
             raise
@@ -122,7 +122,7 @@ async def _check_account(plugins: PluginFactory, name: str) -> list[str]:
 async def _ask_search(plugins: PluginFactory, name: str) -> str:
     spec = plugins.registry.search_engines[name]
     engine = await plugins.stack.enter_async_context(
-        spec.open(load_plugin_settings(spec, plugins.config), plugins.plugin_context(name))
+        spec.open(load_plugin_settings(spec, plugins.config), plugins.plugin_context(spec))
     )
     found = await engine.search(SEARCH_TERM, before=None, limit=1)
     return "answers" if found else f"but it finds nothing for {SEARCH_TERM!r}"

@@ -40,7 +40,7 @@ from bot.core.predictions import (
     Prediction,
     QuestionShape,
 )
-from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target, split_facts
 
 DATE_KIND = "date"
 
@@ -258,10 +258,13 @@ class QuestionTable(QuestionFileTable):
             message = "as_of: is in the future; remove it to forecast with everything known now"
             raise ValueError(message)
         given: dict[str, Any] = self.model_dump(
-            include={"title", "criteria", "background", "url", "source", "closes_at", "as_of", "facts"}
+            include={"title", "criteria", "background", "url", "source", "closes_at", "as_of"}
         )
+        fields, facts = split_facts(self.facts)
         return Question(
             **given,
+            **fields,
+            facts=facts,
             ref=ref,
             shape=shape,
             targets=tuple(table.target() for table in self.targets) or (Target(),),

@@ -123,9 +123,6 @@ def _change_text(before: str | None, after: str) -> str:
 TEXT_CHARS_SHOWN = 600
 
 
-CATEGORY_FACTS = {"category": "category", "creator": "creator_name"}
-
-
 TARGET_COLUMNS = (TableColumn("target"), TableColumn("resolves (UTC)"))
 
 
@@ -170,7 +167,7 @@ def _print_question_header(console: Console, question: Question, state: Question
     if question.url:
         console.print(question.url)
     labels = {"tags": question.tags, "tournaments": question.tournaments}
-    labels |= {name: (question.facts.get(fact, ""),) for name, fact in CATEGORY_FACTS.items()}
+    labels |= {"category": (question.category,), "creator": (question.creator_name,)}
     for name, values in labels.items():
         if any(values):
             console.print(f"{name}: {replace_invisible(', '.join(values))}")

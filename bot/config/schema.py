@@ -76,8 +76,8 @@ class HttpSection(ConfigSection):
 class DaemonSection(ConfigSection):
     """How often each job runs and how much runs at once."""
 
-    concurrency: int = Field(default=16, ge=1, le=1000)
-    """How many questions are forecast at the same time."""
+    concurrency: int | None = Field(default=None, ge=1, le=1000)
+    """Questions that are forecast at the same time at most; unset: as many as keep the models busy."""
 
     lease_s: Seconds = 900.0
     """Seconds after which a question taken by a run that died is free again."""

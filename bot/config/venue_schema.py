@@ -92,7 +92,7 @@ class ChooseTable(ConfigSection):
         labels = (
             question.tags,
             question.tournaments,
-            (question.facts.get("category", ""),),
+            (question.category,),
             (question.source,),
         )
         pairs = zip(self._criteria, labels, strict=True)
@@ -123,22 +123,20 @@ class ExcludeSection(ConfigSection):
 
     def exclusion_reason(self, question: Question) -> str | None:
         """Return why a question is excluded, or None."""
-        facts = question.facts
         names_by_key = {
-            "topics": (*question.tags, *question.tournaments, facts.get("category", "")),
-            "creators": (facts.get("creator", ""), facts.get("creator_name", "")),
-            "questions": (question.ref.key, str(question.ref), question.url or "", *map(facts.get, _PARENT_FACTS)),
+            "topics": (*question.tags, *question.tournaments, question.category),
+            "creators": (question.creator, question.creator_name),
+            "questions": (
+                *(question.ref.key, str(question.ref), question.url or ""),
+                *(question.market, question.event, question.slug),
+            ),
         }
         for key, names in names_by_key.items():
             if found := _fold_case(getattr(self, key)) & _fold_case(name for name in names if name):
                 return f"excluded by {key} = {min(found)!r} in config"
-        text = f"{question.title}\n{facts.get('label', '')}"
+        text = f"{question.title}\n{question.label}"
         word = next((word for word in self.words if _contains_phrase(text, word)), None)
         return None if word is None else f"excluded by words = {word!r} in config"
-
-
-# Facts that name the market, event or page that a question belongs to.
-_PARENT_FACTS = ("market", "event", "slug")
 
 
 def _contains_phrase(text: str, word: str) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Literal
 
@@ -236,12 +236,23 @@ class CostAttribution:
     trial: int
 
 
+class ModelUrgency(IntEnum):
+    """Which requests are sent first while more wait than a model gets at the same time: the lowest.
+
+    A person waits for the answer; or the window of the question closes soon; or neither.
+    """
+
+    REQUESTED = 0
+    CLOSING_SOON = 1
+    ORDINARY = 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """A request to the model in a role.
 
     ``nth`` counts, from 0, repetitions of a request within one trial. Two requests that differ only in their charge get
-    the same answer, so a trial that needs its own random draw sets a ``seed``.
+    the same answer, so a trial that needs its own random draw sets a ``seed``. ``urgency`` changes no answer.
     """
 
     role: str
@@ -249,6 +260,7 @@ class ModelRequest:
     charge: CostAttribution
     seed: int | None = None
     nth: int = 0
+    urgency: ModelUrgency = ModelUrgency.ORDINARY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

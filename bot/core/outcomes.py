@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from bot.core.questions import QuestionRef
-from bot.core.values import require_timezone
+from bot.core.values import require_share, require_timezone
 
 # The reasons of void outcomes that are temporary: the venue withdrew the outcome that it had given.
 RESOLUTION_UNDONE = "the resolution was undone"
@@ -26,9 +26,7 @@ class BinaryOutcome:
 
     def __post_init__(self) -> None:
         """Check the range."""
-        if not 0.0 <= self.value <= 1.0:
-            message = f"outcome {self.value} is outside [0, 1]"
-            raise ValueError(message)
+        require_share("outcome", self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class Resolution:
 
     def __post_init__(self) -> None:
         """Check the time zone, and freeze."""
-        require_timezone("resolved_at", self.resolved_at)
+        require_timezone(f"{self.ref}: resolved_at", self.resolved_at)
         object.__setattr__(self, "scores", MappingProxyType(dict(self.scores)))
 
 

@@ -7,13 +7,9 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal
 
+from bot.core.values import require_share
+
 PROBABILITY_SUM_TOLERANCE = 1e-6
-
-
-def _require_probability(name: str, value: float) -> None:
-    if not 0.0 <= value <= 1.0:  # also refuses NaN
-        message = f"{name} {value} is outside [0, 1]"
-        raise ValueError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +85,7 @@ class BinaryPrediction:
 
     def __post_init__(self) -> None:
         """Check the range."""
-        _require_probability("probability", self.probability)
+        require_share("probability", self.probability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,7 @@ class ChoicePrediction:
     def __post_init__(self) -> None:
         """Check ranges and sum, and freeze."""
         for option, probability in self.probabilities.items():
-            _require_probability(f"probability of {option!r}", probability)
+            require_share(f"probability of {option!r}", probability)
         total = math.fsum(self.probabilities.values())
         if abs(total - 1.0) > PROBABILITY_SUM_TOLERANCE:
             message = f"the probabilities of the options sum to {total}, not 1"
@@ -120,7 +116,7 @@ class CurvePrediction:
     def __post_init__(self) -> None:
         """Check ranges and order."""
         for value in self.cdf:
-            _require_probability("CDF value", value)
+            require_share("CDF value", value)
         if any(b < a for a, b in pairwise(self.cdf)):
             message = "a CDF never decreases"
             raise ValueError(message)

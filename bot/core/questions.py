@@ -4,13 +4,14 @@ A question is different if title, criteria, background, kind, options, range, sc
 change; the crowd, facts such as a volume, tags and the address may change.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from bot.core.predictions import ChoiceShape, CurveShape, Prediction, QuestionShape, prediction_mismatch
 from bot.core.values import require_timezone
@@ -18,17 +19,25 @@ from bot.core.values import require_timezone
 SINGLE_TARGET = "outcome"
 
 
-class ReservedFact(StrEnum):
-    """Names in ``Question.facts`` that the engine reads.
-
-    The caps of an event, a creator or a category never bind for a question without that fact. A question whose
-    ``TRAINING`` is "no" is not learned from.
-    """
-
-    EVENT = "event"
-    CREATOR = "creator"
-    CATEGORY = "category"
-    TRAINING = "training"
+# Facts that are fields of a question, by the names under which the ledger stores them and prompts list them.
+FACT_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "category": "category",
+        "creator": "creator",
+        "creator_name": "creator_name",
+        "event": "event",
+        "id": "source_id",
+        "label": "label",
+        "market": "market",
+        "market_closes_at": "market_closes_at",
+        "slug": "slug",
+        "spot_at": "spot_at",
+        "training": "allows_training",
+        "weight": "weight",
+    }
+)
+_MOMENTS = ("opens_at", "closes_at", "as_of", "spot_at", "market_closes_at")
+_TRAINING_FORBIDDEN = "no"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,8 +77,7 @@ class Target:
     horizon_days: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the key and the time zone."""
-        require_timezone("resolves_at", self.resolves_at)
+        """Check the key; the question checks the moment, so that its error names the question."""
         if not self.key:
             message = "a target needs a key"
             raise ValueError(message)
@@ -81,7 +89,8 @@ class CrowdForecast:
     """The belief of others: a market price or community forecast of one question at one moment.
 
     ``spread`` is the difference between the best prices of buyers and sellers, in probability, and ``liquidity`` what
-    the venue reports under that name, in its currency; None where the venue has none.
+    the venue reports under that name, in its currency; None where the venue has none. The question checks them, so that
+    an error names the question.
     """
 
     prediction: Prediction
@@ -89,10 +98,6 @@ class CrowdForecast:
     explanation: str = ""
     spread: float | None = None
     liquidity: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the time zone."""
-        require_timezone("crowd at", self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,25 +131,73 @@ class Question:
     facts: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     tournaments: tuple[str, ...] = ()
+    event: str = ""
+    creator: str = ""
+    category: str = ""
+    market: str = ""
+    slug: str = ""
+    creator_name: str = ""
+    label: str = ""
+    source_id: str = ""
+    weight: float | None = None
+    spot_at: datetime | None = None
+    market_closes_at: datetime | None = None
+    allows_training: bool = True
     kind: Literal["question"] = "question"
 
     def __post_init__(self) -> None:
-        """Check targets, moments and crowd, and freeze the facts."""
-        for name in ("opens_at", "closes_at", "as_of"):
+        """Check targets, moments, crowd and facts, and freeze the facts."""
+        for name in _MOMENTS:
             require_timezone(f"{self.ref}: {name}", getattr(self, name))
+        for fault in _fact_faults(self):
+            message = f"{self.ref}: {fault}"
+            raise ValueError(message)
         keys = sorted(target.key for target in self.targets)
         if not keys or any(a == b for a, b in pairwise(keys)):
             message = f"{self.ref}: needs at least one target, all with different keys, got {keys}"
             raise ValueError(message)
-        if self.crowd is not None and (why := prediction_mismatch(self.crowd.prediction, self.shape)):
+        for target in self.targets:
+            require_timezone(f"{self.ref}: resolves_at of target {target.key!r}", target.resolves_at)
+        if self.crowd is not None:
+            self._check_crowd(self.crowd)
+        object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+
+    def _check_crowd(self, crowd: CrowdForecast) -> None:
+        require_timezone(f"{self.ref}: crowd.at", crowd.at)
+        if why := prediction_mismatch(crowd.prediction, self.shape):
             message = f"{self.ref}: the crowd's {why}"
             raise ValueError(message)
-        object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+        # Where offers cross, it is below 0.
+        if crowd.spread is not None and not -1.0 <= crowd.spread <= 1.0:
+            message = f"{self.ref}: crowd.spread {crowd.spread} is no difference of probabilities; divide by 100"
+            raise ValueError(message)
 
     @property
     def without_metadata(self) -> Self:
         """The content of the question, without its crowd and categories, which may change."""
         return replace(self, crowd=None, tags=(), tournaments=())
+
+    @property
+    def published_facts(self) -> Mapping[str, str]:
+        """The facts, with those that are fields, as texts by name: what the ledger stores and prompts list."""
+        fields = {name: _format_fact(getattr(self, field)) for name, field in FACT_FIELDS.items()}
+        return dict(sorted({**self.facts, **{name: text for name, text in fields.items() if text}}.items()))
+
+    def to_stored(self, plain: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields for the ledger: its content, and so the version of a question, has them among the facts."""
+        rest = {name: value for name, value in plain.items() if name not in FACT_FIELDS.values()}
+        facts = self.published_facts
+        return {**rest, "facts": facts} if facts else rest
+
+    @staticmethod
+    def upgrade_stored(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the fields of a stored question; a stored fact of another type than its field is left out."""
+        fields, facts = dict[str, Any](), dict(stored.get("facts", {}))
+        for name in FACT_FIELDS.keys() & facts.keys():
+            with suppress(ValueError):
+                value = _parse_fact(name, str(facts.pop(name)))
+                fields[FACT_FIELDS[name]] = value.isoformat() if isinstance(value, datetime) else value
+        return {**stored, **fields, "facts": facts} if facts or fields else stored
 
     def target(self, key: str) -> Target:
         """Return the target of that key; raises KeyError if there is none."""
@@ -152,6 +205,75 @@ class Question:
             if target.key == key:
                 return target
         raise KeyError(key)
+
+
+def split_facts(facts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the fields of a question that a person wrote as facts, and the other facts.
+
+    A moment without a time zone is in UTC. Raises ValueError, which names the fact, for a text of another type.
+    """
+    fields = dict[str, Any]()
+    for name in FACT_FIELDS.keys() & facts.keys():
+        try:
+            fields[FACT_FIELDS[name]] = _parse_fact(name, facts[name])
+        except ValueError as error:
+            message = f"facts.{name}: {error}"
+            raise ValueError(message) from error
+    return fields, {name: text for name, text in facts.items() if name not in FACT_FIELDS}
+
+
+def _parse_fact(name: str, text: str) -> str | float | bool | datetime:
+    """Return the value of the field of a fact; raises ValueError for text of another type."""
+    match name:
+        case "weight":
+            with suppress(ValueError):
+                if 0.0 <= (weight := float(text)) < math.inf:
+                    return weight
+            message = f"{text!r} is not a number from 0"
+            raise ValueError(message)
+        case "spot_at" | "market_closes_at":
+            with suppress(ValueError):
+                moment = datetime.fromisoformat(text)
+                return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            message = f"{text!r} is not a moment such as 2026-12-31T18:00:00Z"
+            raise ValueError(message)
+        case "training":
+            return text != _TRAINING_FORBIDDEN
+    return text
+
+
+def _format_fact(value: str | float | bool | datetime | None) -> str:  # noqa: FBT001 - the value of a field
+    match value:
+        case None | True:
+            return ""
+        case False:
+            return _TRAINING_FORBIDDEN
+        case datetime():
+            return value.isoformat()
+    return str(value).removesuffix(".0")
+
+
+def _fact_faults(question: Question) -> Iterator[str]:
+    """Yield what is wrong with the facts of a question, and with the fields that the ledger stores as facts."""
+    for name in sorted(FACT_FIELDS.keys() & question.facts.keys()):
+        yield f"facts[{name!r}] is the field Question.{FACT_FIELDS[name]}; the engine does not read it from facts"
+    for field_name in ("tags", "tournaments"):
+        if isinstance(getattr(question, field_name), str):
+            yield f"{field_name} is one text; give a tuple of them"
+    for field_name in FACT_FIELDS.values():
+        value: object = getattr(question, field_name)
+        match field_name:
+            case "weight":
+                is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < math.inf
+                fits, wanted = value is None or is_number, "a number from 0"
+            case "allows_training":
+                fits, wanted = isinstance(value, bool), "True or False"
+            case "spot_at" | "market_closes_at":
+                continue
+            case _:
+                fits, wanted = isinstance(value, str), "a text"
+        if not fits:
+            yield f"{field_name} is {value!r}, which is not {wanted}"
 
 
 # Moments closer than this are equal, because one of two readings may be rounded.
@@ -296,3 +418,7 @@ class Quote:
     ref: QuestionRef
     prediction: Prediction
     at: datetime
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone(f"{self.ref}: at of a quote", self.at)

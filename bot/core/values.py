@@ -22,8 +22,25 @@ def is_nested_too_deeply(value: object) -> bool:
     return True
 
 
-def require_timezone(name: str, moment: datetime | None) -> None:
-    """Raise ValueError for a datetime without a time zone."""
-    if moment is not None and moment.utcoffset() is None:
+def require_timezone(name: str, moment: object) -> None:
+    """Raise ValueError for anything but None and a datetime with a time zone."""
+    if moment is None:
+        return
+    if not isinstance(moment, datetime):
+        message = f"{name} is {moment!r}, which is no datetime"
+        raise ValueError(message)  # noqa: TRY004 - all faults of a value are of one kind
+    if moment.utcoffset() is None:
         message = f"{name} {moment.isoformat()} has no time zone"
+        raise ValueError(message)
+
+
+def require_share(name: str, value: float) -> None:
+    """Raise ValueError for anything but a number from 0 to 1."""
+    given: object = value
+    if isinstance(given, str):
+        message = f"{name} {value!r} is a text, and should be a number from 0 to 1"
+        raise ValueError(message)  # noqa: TRY004 - all faults of a value are of one kind
+    if not 0.0 <= value <= 1.0:  # also refuses NaN
+        hint = "; divide a percent by 100" if 1.0 < value <= 100.0 else ""
+        message = f"{name} {value} is outside [0, 1]{hint}"
         raise ValueError(message)

@@ -32,10 +32,11 @@ from bot.forecasting.aggregation import (
 )
 from bot.forecasting.failures import explain_too_few_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster, WarmStart
-from bot.forecasting.parameter_fitting import allows_training, elsewhere_past
+from bot.forecasting.parameter_fitting import elsewhere_past
 from bot.forecasting.peers import STUCK_REASON, PeerForecast, elsewhere_forecast, has_not_moved, peer_result
+from bot.forecasting.question_admission import AdmittedQuestion, QuestionAdmission, map_admitted
 from bot.forecasting.question_matching import match_questions, read_features
-from bot.forecasting.trial import TrialSettings, run_trial
+from bot.forecasting.trial import StepLogger, TrialSettings, run_trial
 from bot.forecasting.trial_tools import GuardedTrialContext, TrialContextFactory, hide_late_crowd, question_cutoff
 from bot.forecasting.tuned_shrinkage import shrinkage_examples, tune_shrinkage
 from bot.store.question_pairs import PairedPrice, fit_prediction
@@ -180,7 +181,7 @@ class BacktestHistory:
             for forecaster in forecasters
             if (made := self.forecasts.get((forecaster, a_round.key))) is not None
             for question, resolution in _known_resolutions(a_round, before)
-            if (resolution.ref, resolution.target) in made.predictions and allows_training(question)
+            if (resolution.ref, resolution.target) in made.predictions and question.allows_training
         ]
 
 
@@ -310,13 +311,14 @@ class QuestionTask:
     fitted: FittedParameters | None
     random: RandomStreams
 
-    async def run_trials(self, question: Question) -> Sequence[Trial]:
-        """Return all trials of a question, also those that do not count."""
+    async def run_trials(self, question: Question, admitted: AdmittedQuestion | None = None) -> Sequence[Trial]:
+        """Return all trials of a question, also those that do not count; its first step shows at ``admitted``."""
         forecaster = self.subject.configured_forecaster
         warm = WarmStart(clock=self.subject.clock, seconds=forecaster.warm_start_s if forecaster.uses_models else 0.0)
-        return await warm.run_trials(partial(self._run_trial, question, warm), range(1, forecaster.trials + 1))
+        log = partial(_discard_step, warm, admitted or AdmittedQuestion(0))
+        return await warm.run_trials(partial(self._run_trial, question, log), range(1, forecaster.trials + 1))
 
-    async def _run_trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
+    async def _run_trial(self, question: Question, log: StepLogger, number: int) -> Trial:
         forecaster = self.subject.configured_forecaster
         context = await self._open_trial(
             question,
@@ -330,7 +332,7 @@ class QuestionTask:
             ),
         )
         asked = question if forecaster.clairvoyant else hide_late_crowd(question, context.cutoff)
-        run = TrialSettings(limits=forecaster.limits, log=partial(_discard_step, warm))
+        run = TrialSettings(limits=forecaster.limits, log=log)
         return await run_trial(forecaster.implementation, asked, context, run)
 
     async def _open_trial(self, question: Question, start: GuardedTrialContext) -> GuardedTrialContext:
@@ -359,12 +361,26 @@ class QuestionExecutor(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class LocalExecutor:
-    """Runs everything in this process, as many questions at a time as the forecaster's concurrency."""
+    """Runs everything in this process.
+
+    With an ``admission``, as many questions at a time as keep the models busy; else as many as the subject says.
+    """
+
+    admission: QuestionAdmission | None = None
 
     async def run_questions(self, task: QuestionTask, questions: Sequence[Question]) -> Sequence[Sequence[Trial]]:
         """Return the trials of each question."""
-        return await map_concurrently(task.run_trials, questions, places=task.subject.concurrency)
+        forecaster, admission = task.subject.configured_forecaster, self.admission
+        if admission is None or not forecaster.uses_models:
+            return await map_concurrently(task.run_trials, questions, places=task.subject.concurrency)
+
+        async def run(question: Question, admitted: AdmittedQuestion) -> Sequence[Trial]:
+            admitted.scope = task.subject.record_scope(question.ref)
+            return await task.run_trials(question, admitted)
+
+        return await map_admitted(run, questions, admission=admission, trials=forecaster.trials)
 
 
 def _combine_round(
@@ -396,6 +412,7 @@ def _combine_round(
     return RoundForecasts(predictions, trials)
 
 
-async def _discard_step(warm: WarmStart, _number: int, _step: Step) -> None:
+async def _discard_step(warm: WarmStart, admitted: AdmittedQuestion, _number: int, _step: Step) -> None:
     """Record nothing: a backtest can be repeated, at no cost where models and tools answer from the record."""
     warm.release()
+    admitted.has_stepped = True

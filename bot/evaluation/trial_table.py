@@ -289,7 +289,7 @@ def question_event(round_name: str, question: Question, target: str) -> EventKey
     found = question.target(target)
     dated = found.horizon_days is not None and found.resolves_at is not None
     day = found.resolves_at.date().isoformat() if dated and found.resolves_at else ""
-    return EventKey(round_name, question.source, question.facts.get("id", question.ref.key), day)
+    return EventKey(round_name, question.source, question.source_id or question.ref.key, day)
 
 
 def question_price(question: Question) -> float | None:

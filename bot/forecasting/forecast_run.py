@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +13,7 @@ from bot.core.concurrency import gather_all
 from bot.core.errors import MalformedDataError, StoreError
 from bot.core.forecasts import Forecast, ForecasterSetup, Trial, TrialLimits
 from bot.core.interfaces import Clock, Forecaster, RandomStreams
-from bot.core.language_models import CostAttribution
+from bot.core.language_models import CostAttribution, ModelUrgency
 from bot.core.learning import FittedParameters
 from bot.core.questions import Question
 from bot.core.values import Json
@@ -70,6 +70,8 @@ class WarmStart:
 
 # The reason of a forecast that a person asked for.
 REQUESTED_REASON = "asked for"
+# The requests of a question whose window closes before this go ahead of others.
+CLOSING_SOON = timedelta(hours=1)
 
 
 class ForecastObserver(Protocol):
@@ -253,6 +255,7 @@ class ForecastRun:
                 fitted=fitted,
                 random=context.random,
                 limits=forecaster.limits,
+                urgency=self._urgency(),
             )
         )
         run = TrialSettings(limits=forecaster.limits, log=partial(self._log_step, warm, number))
@@ -262,6 +265,13 @@ class ForecastRun:
         await context.ledger.forecasts.end_trial(running.id, trial, at=context.clock.now())
         context.observer.on_trial_end(trial)
         return trial
+
+    def _urgency(self) -> ModelUrgency:
+        if self.running.forecast_only or self.why == REQUESTED_REASON:
+            return ModelUrgency.REQUESTED
+        closes_at = self.running.question.closes_at
+        is_closing = closes_at is not None and closes_at - self.context.clock.now() < CLOSING_SOON
+        return ModelUrgency.CLOSING_SOON if is_closing else ModelUrgency.ORDINARY
 
     async def _open_trial(self, start: GuardedTrialContext) -> GuardedTrialContext:
         factory = (

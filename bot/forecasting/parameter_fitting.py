@@ -17,7 +17,6 @@ from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, HistoryLearner, MergingLearner, ParameterLearner, RoundArchive
 from bot.core.learning import FittedParameters, ResolvedForecast, TrainingExample
 from bot.core.predictions import Prediction
-from bot.core.questions import Question, ReservedFact
 from bot.forecasting.aggregation import ELSEWHERE_MEMBER, pool_prices
 from bot.store.ledger import Ledger
 from bot.store.question_pairs import PairUse
@@ -25,8 +24,6 @@ from bot.store.serialization import FITTED
 
 log = structlog.get_logger()
 
-# Questions with this fact come under terms that forbid learning from them; see may_teach.
-TRAINING_FORBIDDEN = "no"
 # Cutoffs kept in memory: the days of a long backfill, forecast concurrently.
 MAX_CACHED_CUTOFFS = 64
 
@@ -52,12 +49,7 @@ def examples_known_before(archives: Sequence[RoundArchive], before: datetime) ->
                 f"not before {before.isoformat()}"
             )
             raise LeakError(message)
-    return [example for example in given if allows_training(example.question)]
-
-
-def allows_training(question: Question) -> bool:
-    """Say whether the terms of a question's venue allow fitting on it (its fact ``training`` is not "no")."""
-    return question.facts.get(ReservedFact.TRAINING) != TRAINING_FORBIDDEN
+    return [example for example in given if example.question.allows_training]
 
 
 def fit_parameters(

@@ -30,8 +30,6 @@ MAX_CLOSING_GAP = timedelta(days=3)
 MAX_EVENT_CLOSING_GAP = timedelta(days=60)
 # Words in more titles than this share find no candidates, and are still compared.
 COMMON_SHARE, LEAST_COMMON = 0.02, 40
-# The fact of a question that states when the market closes that it shows.
-MARKET_CLOSE_FACT = "market_closes_at"
 # A question is compared with this many others that share its rarest words.
 MAX_COMPARED = 60
 
@@ -118,7 +116,8 @@ class _TitleDates:
 
 def read_features(question: Question, *, today: date) -> QuestionFeatures:
     """Return what the title, kind and dates of a question say on a day: a window that has begun has no start."""
-    closes_at = _closing_time(question)
+    # A contest that shows markets of others says when those close.
+    closes_at = question.market_closes_at or question.closes_at
     rest, dates = _split_dates(_plain_title(question.title), closes_at)
     words = tuple(_content_words(rest))
     return QuestionFeatures(
@@ -171,15 +170,6 @@ def are_same_by_all_checks(first: QuestionFeatures, second: QuestionFeatures) ->
         and _same_order(first.names, second.names)
         and _same_time(first, second)
     )
-
-
-def _closing_time(question: Question) -> datetime | None:
-    """Return when the question closes: a contest that shows markets of others states theirs as a fact."""
-    try:
-        closes_at = datetime.fromisoformat(question.facts.get(MARKET_CLOSE_FACT, ""))
-    except ValueError:
-        return question.closes_at
-    return closes_at if closes_at.tzinfo else closes_at.replace(tzinfo=UTC)
 
 
 def _question_kind(question: Question) -> tuple[str, ...]:

@@ -229,7 +229,14 @@ class ToolFactory:
         record = TrialRecording(self.ledger.recordings, charge.scope, charge.trial, self.clock, self.read_only)
         await record.load()
         cutoff, until = start.cutoff, self.clock.monotonic() + start.limits.call_seconds
-        models = TrialModels(models=self.models, record=record, charge=charge, clock=self.clock, deadline=until)
+        models = TrialModels(
+            models=self.models,
+            record=record,
+            charge=charge,
+            clock=self.clock,
+            deadline=until,
+            urgency=start.urgency,
+        )
         opened = self._recorded_opening(record, question, cutoff, guarded=guarded)
         opening = opened or self._new_opening(question, models, cutoff, guarded=guarded)
         memory = TrialMemory()

@@ -31,6 +31,7 @@ from bot.core.language_models import (
     ModelDialect,
     ModelPerformance,
     ModelRequest,
+    ModelUrgency,
     Prompt,
     ToolDefinition,
 )
@@ -85,6 +86,7 @@ class GuardedTrialContext:
     fitted: FittedParameters | None
     random: RandomStreams
     limits: TrialLimits = field(default_factory=TrialLimits)
+    urgency: ModelUrgency = ModelUrgency.ORDINARY
 
     def __post_init__(self) -> None:
         """Guard the cutoff."""
@@ -183,6 +185,7 @@ class TrialModels:
     charge: CostAttribution
     clock: Clock
     deadline: float
+    urgency: ModelUrgency = ModelUrgency.ORDINARY
     _messages: dict[int, tuple[Message, str]] = field(default_factory=dict)
     _frames: dict[tuple[object, ...], tuple[Prompt, str]] = field(default_factory=dict)
 
@@ -208,7 +211,14 @@ class TrialModels:
         async with self.record.exchange("model", self._prompt_digest(role, prompt, seed), names=names) as exchange:
             if exchange.is_new:
                 models, deadline_s = self._require_models(role), self._seconds_left()
-                request = ModelRequest(role=role, prompt=prompt, charge=self.charge, seed=seed, nth=exchange.number)
+                request = ModelRequest(
+                    role=role,
+                    prompt=prompt,
+                    charge=self.charge,
+                    seed=seed,
+                    nth=exchange.number,
+                    urgency=self.urgency,
+                )
                 try:
                     exchange.value = _ANSWER_SERIALIZER.plain(await models.ask(request, deadline_s=deadline_s))
                 except ServiceUnavailableError:
@@ -289,9 +299,16 @@ class ToolCallTrace:
     documents_used: list[str] = field(default_factory=list)
     usage: ModelUsage = field(default_factory=ModelUsage)
 
-    async def replay_or_run(self, kind: str, asked: object, make: Callable[[], Awaitable[Any]]) -> RecordedReply:
-        """Ask through the record; ``asked`` is the request as plain JSON values."""
-        reply = await self.models.record.replay_or_run(kind, request_digest(asked), make, names=self.exchange_keys)
+    async def replay_or_run(
+        self, kind: str, asked: object, make: Callable[[], Awaitable[Any]], *, with_next: bool = False
+    ) -> RecordedReply:
+        """Ask through the record; ``asked`` is the request as plain JSON values.
+
+        ``with_next``: the tool only computes with the reply, or asks on, so both are recorded in one write.
+        """
+        reply = await self.models.record.replay_or_run(
+            kind, request_digest(asked), make, names=self.exchange_keys, with_next=with_next
+        )
         self.documents_used.append(reply.digest)
         return reply
 

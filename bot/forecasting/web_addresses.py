@@ -214,8 +214,9 @@ def _mentions_host_plainly(text: str, hosts: Container[str]) -> bool:
 
 def _decode_base64_parts(text: str) -> Iterator[str]:
     """Yield the decoded text of long base64 parts; a part may begin with up to three other characters."""
-    parts = (part.translate(_TO_STANDARD) for pattern in _BASE64 for part in pattern.findall(text))
-    for coded in (part[start:] for part in parts for start in range(4)):
+    found = (part.translate(_TO_STANDARD) for pattern in _BASE64 for part in pattern.findall(text))
+    # Both alphabets find most parts, and each once is enough.
+    for coded in (part[start:] for part in dict.fromkeys(found) for start in range(4)):
         # A single letter after groups of four has no meaning.
         padded = coded[: len(coded) - (len(coded) % 4 == 1)]
         decoded = base64.b64decode(padded + "=" * (-len(padded) % 4))

@@ -1,12 +1,14 @@
 """Find open questions, record each version of them, and plan their forecasts."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeVar
 
 from bot.core.errors import MalformedDataError
 from bot.core.interfaces import Clock, VenueReader
-from bot.core.questions import Question, describe_changes
+from bot.core.outcomes import Resolution
+from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.forecasting.reforecast_policy import ReforecastPolicy, log_odds_move
 from bot.store.forecasts import ForecastBasis
 from bot.store.ledger import Ledger
@@ -14,6 +16,11 @@ from bot.store.schedule import DueEntry
 from bot.store.serialization import question_version
 
 QUESTIONS_AT_ONCE = 250
+# The clock of a venue may be this far ahead of ours.
+MAX_CLOCK_LEAD = timedelta(minutes=30)
+
+
+T = TypeVar("T", Question, Resolution)
 
 
 def _forecast_all(_forecaster: str, _question: Question) -> bool:
@@ -54,9 +61,10 @@ async def discover_questions(job: DiscoveryContext) -> str:
     what it had returned is kept.
     """
     seen = changed = planned = 0
-    async for chunk in _question_chunks(job.venue.questions()):
+    early: list[str] = []
+    async for found in _question_chunks(check_reader(job.venue_name, job.venue.questions())):
         job.discovered_venues.discard(job.venue_name)
-        _require_own_questions(job.venue_name, chunk)
+        chunk = [*_without_early_prices(found, job.clock.now(), early)]
         recorded = await job.ledger.questions.record(chunk, seen_at=job.clock.now())
         questions = [
             await job.ledger.questions.get(question.ref) if question.ref in recorded.outdated else question
@@ -67,18 +75,29 @@ async def discover_questions(job: DiscoveryContext) -> str:
         seen += len(chunk)
         changed += recorded.new + recorded.changed
     job.discovered_venues.add(job.venue_name)
-    return f"{job.venue_name}: {seen} questions seen, {changed} new or changed, {planned} planned"
+    done = f"{job.venue_name}: {seen} questions seen, {changed} new or changed, {planned} planned"
+    return f"{done}; prices of the future left out: {len(early)}, such as {early[0]}" if early else done
 
 
-def _require_own_questions(venue_name: str, questions: Sequence[Question]) -> None:
-    """Raise MalformedDataError for a question under the name of another venue, which could hide one of that venue."""
+def require_own_question(venue_name: str, ref: QuestionRef) -> None:
+    """Raise MalformedDataError for the name of another venue's question, which its reader alone may describe."""
+    if ref.venue != venue_name:
+        message = (
+            f"the reader of {venue_name} names {ref}, a question of another venue: its plugin must name it "
+            f'QuestionRef("{venue_name}", key)'
+        )
+        raise MalformedDataError(message)
+
+
+def _without_early_prices(questions: Sequence[Question], now: datetime, early: list[str]) -> Iterator[Question]:
+    """Yield the questions without prices of the future, which no forecast may read; describe those in ``early``."""
     for question in questions:
-        if question.ref.venue != venue_name:
-            message = (
-                f"the reader of {venue_name} lists {question.ref}, a question of another venue: its plugin must name "
-                f'it QuestionRef("{venue_name}", key)'
-            )
-            raise MalformedDataError(message)
+        crowd = question.crowd
+        if crowd is None or crowd.at <= now + MAX_CLOCK_LEAD:
+            yield question
+            continue
+        early.append(f"{question.ref}: crowd.at is {crowd.at.isoformat()}; is it in UTC?")
+        yield replace(question, crowd=None)
 
 
 async def schedule_questions(job: SchedulingContext, questions: Sequence[Question], forecaster: str) -> int:
@@ -127,6 +146,23 @@ def _renewal_reason(question: Question, basis: ForecastBasis, policy: Reforecast
         return ""
     move = log_odds_move(basis.crowd, question.crowd.prediction)
     return f"price moved by {move:.2f} in log-odds" if move >= policy.price_move else ""
+
+
+async def check_reader(venue_name: str, found: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Yield what a reader yields about the questions of its venue.
+
+    Raises MalformedDataError for another venue's question, and where the reader makes an impossible value: then with
+    the place, because a prediction or an outcome does not know its question.
+    """
+    place = "at its first question"
+    try:
+        async for one in found:
+            require_own_question(venue_name, one.ref)
+            yield one
+            place = f"after {one.ref}"
+    except (TypeError, ValueError) as error:
+        message = f"the reader of {venue_name} failed {place}: {error}"
+        raise MalformedDataError(message) from error
 
 
 async def _question_chunks(questions: AsyncIterator[Question]) -> AsyncIterator[list[Question]]:

@@ -1,16 +1,17 @@
 """Forecast what is due: too expensive forecasts are put on hold, the rest is leased, and the soonest close is first."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
 from bot.core.beliefs import Step
 from bot.core.errors import AuthenticationError, QuotaExhaustedError, strip_error_type
 from bot.core.forecasts import Trial
-from bot.core.questions import Question
+from bot.core.questions import Question, QuestionRef
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.failures import describe_error, describe_failures, failure_reason
 from bot.forecasting.forecast_run import (
@@ -20,7 +21,8 @@ from bot.forecasting.forecast_run import (
     NoAnswerError,
     begin_forecast,
 )
-from bot.store.schedule import ForecastLease
+from bot.forecasting.question_admission import POLL_S, AdmittedQuestion, QuestionAdmission
+from bot.store.schedule import DueEntry, ForecastLease
 
 failures_log = structlog.get_logger(__name__)
 
@@ -30,23 +32,16 @@ _CREDENTIAL_ERRORS = tuple(f"{kind.__name__}: " for kind in (AuthenticationError
 
 @dataclass(slots=True)
 class ForecastFailures:
-    """The successes and failures of one pass: refused credentials, reasons of failed trials, and the warnings given.
-
-    It observes the forecasts of the pass (``bot.forecasting.forecast_run.ForecastObserver``).
-    """
+    """The successes and failures of one pass: refused credentials, reasons of failed trials, and the warnings given."""
 
     _successful: set[str] = field(default_factory=set)
     _refused: dict[str, str] = field(default_factory=dict)
     _failed: list[str] = field(default_factory=list)
     _logged: set[tuple[str, str]] = field(default_factory=set)
 
-    def on_step(self, trial: int, number: int, step: Step, /) -> None:
-        """Ignore a step."""
-
-    def on_trial_end(self, trial: Trial, /) -> None:
+    def record_failed_trial(self, trial: Trial) -> None:
         """Record why a trial failed."""
-        if not trial.is_answer:
-            self._failed.append(failure_reason(trial))
+        self._failed.append(failure_reason(trial))
 
     def record_success(self, forecaster: str) -> None:
         """Record that a forecaster could work."""
@@ -100,7 +95,8 @@ EXCLUDED_WAIT = timedelta(hours=1)
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 
 
-# Free slots are filled a quarter at a time, or after this time: a claim costs a commit, an idle slot costs more.
+# A quarter as many questions as run are begun at once, or any number after this time: a claim costs a commit, an idle
+# slot costs more.
 REFILL_INTERVAL_S = 0.05
 
 
@@ -112,19 +108,37 @@ RECHECK_INTERVAL_S = 1.0
 LEASE_MARGIN = timedelta(minutes=5)
 
 
+class RequestedForecasts:
+    """The forecasts that people asked for, who wait for them; ``added`` is set with each."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.added = asyncio.Event()
+        self.pairs: set[tuple[QuestionRef, str]] = set()
+
+    def add(self, entries: Sequence[DueEntry]) -> None:
+        """Add forecasts that were made due."""
+        self.pairs.update((entry.ref, entry.forecaster) for entry in entries)
+        self.added.set()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastJobContext:
-    """What the forecast job works with; ``exclusion_reason`` returns why a question is not forecast, or None."""
+    """What the forecast job works with; ``exclusion_reason`` returns why a question is not forecast, or None.
+
+    What is ``requested`` is begun at once, however many questions are under way.
+    """
 
     context: ForecastContext
     forecasters: Mapping[str, ConfiguredForecaster]
     cost_check: CostCheck
     owner: str
     lease: timedelta
-    concurrency: int
+    admission: QuestionAdmission
     pass_limit_s: float
     is_stopping: Callable[[], bool]
     exclusion_reason: Callable[[Question], str | None] = lambda _: None
+    requested: RequestedForecasts = field(default_factory=RequestedForecasts)
 
 
 async def forecast_due_questions(job: ForecastJobContext) -> str:
@@ -151,13 +165,14 @@ class _PassCounts:
 
 @dataclass(slots=True)
 class _ForecastPass:
-    """One pass: ``concurrency`` forecasts run at the same time, each replaced as soon as it is done."""
+    """One pass: a forecast is begun as soon as there is room for it, see ``QuestionAdmission``."""
 
     job: ForecastJobContext
     counts: _PassCounts = field(default_factory=_PassCounts)
     running: set[asyncio.Task[bool]] = field(default_factory=set)
     claimed_at: float = float("-inf")
     nothing_due: bool = False
+    requested_at: float = float("-inf")
 
     async def run(self) -> _PassCounts:
         try:
@@ -165,10 +180,14 @@ class _ForecastPass:
                 await self._run_until(group, until=self.job.context.clock.monotonic() + self.job.pass_limit_s)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
+        finally:
+            # What could not be begun is due, and waits its turn.
+            self.job.requested.pairs.clear()
         return self.counts
 
     async def _run_until(self, group: asyncio.TaskGroup, *, until: float) -> None:
         while True:
+            await self._claim_requested(group)
             if self._may_claim(until):
                 await self._claim_due(group)
             if not self.running:
@@ -181,13 +200,37 @@ class _ForecastPass:
             return False
         if self.nothing_due:
             return bool(self.running) and now - self.claimed_at >= RECHECK_INTERVAL_S
-        free = self.job.concurrency - len(self.running)
-        return free > 0 and (4 * free >= self.job.concurrency or now - self.claimed_at >= REFILL_INTERVAL_S)
+        free = self._room()
+        return free > 0 and (4 * free >= free + len(self.running) or now - self.claimed_at >= REFILL_INTERVAL_S)
+
+    def _room(self) -> int:
+        asking = [one.trials for one in self.job.forecasters.values() if one.uses_models]
+        return self.job.admission.room(trials=max(asking, default=1))
 
     async def _claim_due(self, group: asyncio.TaskGroup) -> None:
-        job, free = self.job, self.job.concurrency - len(self.running)
-        if free <= 0:
+        if (free := self._room()) <= 0:
             return
+        # What ends from now on may make forecasters due that build on it.
+        self.nothing_due = True
+        claims = await self._claim(limit=free)
+        self.claimed_at = self.job.context.clock.monotonic()
+        self.nothing_due = self.nothing_due and len(claims) < free
+        self._begin(claims, group)
+
+    async def _claim_requested(self, group: asyncio.TaskGroup) -> None:
+        """Begin what people wait for, also where there is no room."""
+        pairs, now = self.job.requested.pairs, self.job.context.clock.monotonic()
+        if not pairs or self.job.is_stopping() or now - self.requested_at < RECHECK_INTERVAL_S:
+            return
+        claims = await self._claim(limit=len(pairs), among=pairs)
+        self.requested_at = now
+        pairs.difference_update((claim.ref, claim.forecaster) for claim in claims)
+        self._begin(claims, group)
+
+    async def _claim(
+        self, *, limit: int, among: Collection[tuple[QuestionRef, str]] | None = None
+    ) -> list[ForecastLease]:
+        job = self.job
         held = await self._forecasters_on_hold()
         longest = max(
             (forecaster.limits.seconds + forecaster.warm_start_s for forecaster in job.forecasters.values()),
@@ -197,16 +240,34 @@ class _ForecastPass:
             now=job.context.clock.now(),
             owner=job.owner,
             lease=max(job.lease, timedelta(seconds=longest) + LEASE_MARGIN),
-            limit=free,
+            limit=limit,
             skipped=held,
             members=self._member_pairs,
             # A forecast that runs here is not paid twice, also if the clock was set forward meanwhile.
             at_work=bool(self.running),
+            among=among,
         )
         job.cost_check.record_started(claim.forecaster for claim in claims)
-        self.claimed_at = job.context.clock.monotonic()
-        self.nothing_due = len(claims) < free
-        self.running.update(group.create_task(_forecast_claim(job, claim, self.counts.failures)) for claim in claims)
+        return claims
+
+    def _begin(self, claims: Sequence[ForecastLease], group: asyncio.TaskGroup) -> None:
+        job = self.job
+        for claim in claims:
+            forecaster = job.forecasters.get(claim.forecaster)
+            question = job.admission.begin(trials=forecaster.trials if forecaster and forecaster.uses_models else 0)
+            task = group.create_task(_forecast_claim(job, claim, self.counts.failures, question))
+            task.add_done_callback(partial(self._record_end, question))
+            self.running.add(task)
+
+    def _record_end(self, question: AdmittedQuestion, task: asyncio.Task[bool]) -> None:
+        self.running.discard(task)
+        self.job.admission.end(question)
+        # A task that failed has cancelled the others already, and the group raises its error.
+        made = not task.cancelled() and task.exception() is None and task.result()
+        self.counts.done += made
+        self.counts.postponed += not made
+        # Forecasters that build on it may be due now; they must not wait for the next pass.
+        self.nothing_due = self.nothing_due and not self._member_pairs
 
     @property
     def _member_pairs(self) -> list[tuple[str, str]]:
@@ -223,20 +284,13 @@ class _ForecastPass:
         return held
 
     async def _wait(self, until: float) -> None:
-        """Wait for the next forecast to end, or until it is time to look for more, while there is room and time."""
-        clock = self.job.context.clock
-        room = len(self.running) < self.job.concurrency and clock.monotonic() < until and not self.job.is_stopping()
-        pause = RECHECK_INTERVAL_S if self.nothing_due else REFILL_INTERVAL_S
-        done, self.running = await asyncio.wait(
-            self.running, timeout=pause if room else None, return_when=asyncio.FIRST_COMPLETED
-        )
-        # Forecasters that build on those that ended may be due now; they must not wait for the next pass.
-        self.nothing_due = self.nothing_due and not (done and self._member_pairs)
-        for task in done:
-            # A task that failed has cancelled the others already, and the group raises its error.
-            made = not task.cancelled() and task.exception() is None and task.result()
-            self.counts.done += made
-            self.counts.postponed += not made
+        """Wait for the next forecast to end, or until it is time to look for more."""
+        admission, now = self.job.admission, self.job.context.clock.monotonic()
+        if self.job.is_stopping():
+            await admission.wait(None)
+        else:
+            is_waiting = self.nothing_due or admission.is_full or now >= until
+            await admission.wait(RECHECK_INTERVAL_S if is_waiting else POLL_S)
 
 
 async def _count_missed_windows(job: ForecastJobContext) -> int:
@@ -248,9 +302,28 @@ async def _count_missed_windows(job: ForecastJobContext) -> int:
     return len(missed)
 
 
-async def _forecast_claim(job: ForecastJobContext, claim: ForecastLease, failures: ForecastFailures) -> bool:
+@dataclass(frozen=True, slots=True)
+class _ClaimObserver:
+    """Observes the forecast of one claim (``bot.forecasting.forecast_run.ForecastObserver``)."""
+
+    failures: ForecastFailures
+    question: AdmittedQuestion
+
+    def on_step(self, trial: int, number: int, step: Step, /) -> None:
+        self.question.has_stepped = True
+
+    def on_trial_end(self, trial: Trial, /) -> None:
+        self.question.has_stepped = True
+        if not trial.is_answer:
+            self.failures.record_failed_trial(trial)
+
+
+async def _forecast_claim(
+    job: ForecastJobContext, claim: ForecastLease, failures: ForecastFailures, admitted: AdmittedQuestion
+) -> bool:
     """Forecast one claim; return False if that gave no answer and the question was postponed."""
-    context, forecaster = replace(job.context, observer=failures), job.forecasters.get(claim.forecaster)
+    context = replace(job.context, observer=_ClaimObserver(failures, admitted))
+    forecaster = job.forecasters.get(claim.forecaster)
     if forecaster is None:
         unused = f"{claim.forecaster} is not in use"
         await context.ledger.schedule.postpone(claim, until=context.clock.now() + UNCONFIGURED_WAIT, why=unused)
@@ -262,6 +335,7 @@ async def _forecast_claim(job: ForecastJobContext, claim: ForecastLease, failure
             await context.ledger.schedule.postpone(claim, until=context.clock.now() + EXCLUDED_WAIT, why=why)
             return False
         run = await begin_forecast(context, forecaster, question, claim.why, apart=claim.forecast_only)
+        admitted.scope = run.running.id
         await run.run()
     except NoAnswerError as nothing:
         failures.record_refused_credentials(claim.forecaster, nothing.details)

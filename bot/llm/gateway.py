@@ -45,7 +45,8 @@ from bot.llm.model_health import ModelHealth
 from bot.llm.pricing import ForecastCostEstimator, PriceTable
 from bot.llm.provider_client import ProviderClient
 from bot.llm.providers import sampling_settings
-from bot.llm.roles import ModelRoles, bare_model_name, provider_name
+from bot.llm.request_load import RequestLoad
+from bot.llm.roles import MAIN_ROLE, ModelRoles, bare_model_name, provider_name
 from bot.store.ledger import Ledger
 from bot.store.model_calls import CostGrouping
 
@@ -150,6 +151,7 @@ class LlmGateway:
     health: ModelHealth
     alerts: DailyAlerts
     learned_concurrency: LearnedConcurrency
+    load: RequestLoad
     prompt_documents: PromptDocumentCache = field(default_factory=PromptDocumentCache)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
 
@@ -347,31 +349,35 @@ class LlmGateway:
         async with self.single_flight.exclusive(call_request.digest):
             if stored := await self.accounting.find_recorded_answer(call_request):
                 return stored
-            try:
-                await client.wait_until_ready(call_request.model, deadline)
-                price = await self.price_table.model_price(call_request.model, client.provider)
-            except FALLBACK_ERRORS as error:
+            with self.load.count_call(call_request.model, call_request.model_request.charge.scope):
+                return await self._make_call(call_request, client, deadline)
+
+    async def _make_call(
+        self, call_request: ModelCallRequest, client: ProviderClient, deadline: RequestDeadline
+    ) -> ModelAnswer | FoxcastError:
+        try:
+            await client.wait_until_ready(call_request.model, deadline)
+            price = await self.price_table.model_price(call_request.model, client.provider)
+        except FALLBACK_ERRORS as error:
+            return error
+        call = await self.accounting.open_call(call_request, price, deadline)
+        try:
+            settlement = call.settle_answer(await client.complete(call, deadline))
+        except asyncio.CancelledError:
+            call.abandon()
+            raise
+        except Exception as error:
+            await call.record_failure(error)
+            if isinstance(error, FALLBACK_ERRORS):
                 return error
-            call = await self.accounting.open_call(call_request, price, deadline)
-            try:
-                settlement = call.settle_answer(await client.complete(call, deadline))
-            except asyncio.CancelledError:
-                call.abandon()
-                raise
-            except Exception as error:
-                await call.record_failure(error)
-                if isinstance(error, FALLBACK_ERRORS):
-                    return error
-                raise
-            finally:
-                self.save_concurrency()
-            return await call.record_answer(settlement)
+            raise
+        finally:
+            self.save_concurrency()
+        return await call.record_answer(settlement)
 
     def save_concurrency(self, *, now: bool = False) -> None:
         """Record how many requests each model may get at the same time, if that changed; see ``LearnedConcurrency``."""
-        limits = (
-            (model, queue.limit) for client in self.clients.values() for model, queue in client.queue.models.items()
-        )
+        limits = ((model, queue) for client in self.clients.values() for model, queue in client.queue.models.items())
         waits = self.accounting.budget.has_waiting_requests
         self.learned_concurrency.save_changed(limits, waits_for_budget=waits, now=now)
 
@@ -435,17 +441,20 @@ async def open_gateway(
     sections = {name: section.providers.get(name, ProviderSection()) for name in providers}
     learned = LearnedConcurrency(ledger.model_concurrency, clock=clock, tasks=tasks)
     limits = await learned.load_limits(sections)
+    clients = {
+        name: ProviderClient(name, llm, sections[name], services=services, limits=limits.get(name))
+        for name, llm in providers.items()
+    }
+    usual_roles = [section.roles[MAIN_ROLE]] if MAIN_ROLE in section.roles else section.roles.values()
     gateway = LlmGateway(
         roles=roles,
-        clients={
-            name: ProviderClient(name, llm, sections[name], services=services, limits=limits.get(name))
-            for name, llm in providers.items()
-        },
+        clients=clients,
         price_table=PriceTable(section.models),
         accounting=CostAccounting(budget, ledger, tasks=tasks, alerts=alerts, calls_today=calls_today),
         health=health,
         alerts=alerts,
         learned_concurrency=learned,
+        load=RequestLoad(clients, budget, usual_models=[role.model for role in usual_roles]),
     )
     try:
         yield gateway

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.config.schema import ProviderSection
@@ -27,6 +28,7 @@ from bot.llm.providers import (
 )
 from bot.llm.request_queue import ModelQueue, ProviderQueue, RequestResult
 from bot.llm.roles import bare_model_name
+from bot.net.rate_headers import observe_response_headers, remaining_allowance
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,6 +78,10 @@ class ProviderClient:
     def is_available(self, model: str) -> bool:
         """Return whether the server of a model may be used."""
         return self._server_state(model).is_available
+
+    def permitted_requests(self, model: str) -> int:
+        """Return how many requests to a model may be in flight, by what was learned; 0 while it is paused or fails."""
+        return self.queue.permitted_requests(model) if self._server_state(model).is_ready else 0
 
     def model_location(self, model: str) -> str:
         """Return where a model is served, as far as the provider reports it."""
@@ -140,7 +146,10 @@ class ProviderClient:
     async def _attempt(self, call: ModelCall, server: ServerState, deadline: RequestDeadline) -> ModelCompletion:
         while True:
             await server.wait_until_ready(deadline)
-            async with self.queue.request_slot(call.request.model) as queue:
+            asked = call.request.model_request
+            async with self.queue.request_slot(
+                call.request.model, scope=asked.charge.scope, urgency=asked.urgency
+            ) as queue:
                 permit = await self._acquire_permit(call, server)
                 if permit is not None:
                     return await self._send_in_slot(call, queue, server, permit, deadline=deadline)
@@ -169,7 +178,8 @@ class ProviderClient:
         """Send the request, and record what its result says about the limit of requests in flight."""
         sent_at, result, usage = queue.start_request(), RequestResult.OTHER, None
         try:
-            completion = await self._send(call, server, permit, deadline)
+            with observe_response_headers(partial(self._record_headers, queue, queue.requests)):
+                completion = await self._send(call, server, permit, deadline)
             result, usage = RequestResult.ANSWERED, _reported_usage(completion)
         except FoxcastError as error:
             result = _error_result(error)
@@ -222,6 +232,10 @@ class ProviderClient:
         except Exception as error:
             message = f"{request.model}: its provider failed with {describe_foreign_error(error)}"
             raise MalformedDataError(message) from error
+
+    def _record_headers(self, queue: ModelQueue, number: int, headers: Mapping[str, str]) -> None:
+        if (allowance := remaining_allowance(headers, now=self._services.clock.now())) is not None:
+            queue.record_allowance(allowance, number=number)
 
     def _server_state(self, model: str) -> ServerState:
         if model not in self._server_of_model:

@@ -7,6 +7,9 @@ from bot.core.errors import ConfigError
 from bot.core.language_models import ModelDialect, Prompt
 from bot.core.plain_text import suggest_names
 
+# The role that most forecasters ask.
+MAIN_ROLE = "main"
+
 
 def provider_name(model: str) -> str:
     """Return the provider of a model, which is named ``provider:name``."""

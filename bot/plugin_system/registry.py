@@ -143,6 +143,20 @@ class Registry:
         }
         return collections[table]
 
+    def specs_of_plugin(self, plugin: PluginCandidate) -> list[BaseSpec]:
+        """Return what a plugin offers, in the order of the kinds; a forecaster that config derives is of its plugin."""
+        collections: tuple[SpecCollection[Any], ...] = (
+            self.venues,
+            self.forecasters,
+            self.search_engines,
+            self.data_sources,
+            self.models,
+            self.notifiers,
+            self.commands,
+            self.jobs,
+        )
+        return [spec for specs in collections for spec in specs if specs.plugin_of(spec.name) is plugin]
+
     def without_forecasters(self, errors: Mapping[str, FoxcastError]) -> "Registry":
         """Return the registry without forecasters that cannot be opened, as if their plugins were broken."""
         broken = [

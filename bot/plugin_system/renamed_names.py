@@ -78,6 +78,7 @@ RENAMED_NAMES: Mapping[str, str] = {
     "Rejected": "RequestRejectedError",
     "Reply": "HttpResponse",
     "Request": "HttpRequest",
+    "ReservedFact": "Question",
     "SEARCH": "SEARCH_TOOL",
     "Sampling": "SamplingSettings",
     "Sealed": "SealedRequest",

@@ -108,6 +108,15 @@ LAST_MANUAL_RESUME = """
  where venue in ('', :venue) and (end_condition = 'person' or resumed_by <> '') and resumed_at <= :now)
 """
 _SELECT_LAST_RESUME = f"select {LAST_MANUAL_RESUME}"
+# Of the newest open questions of a venue, how many name what a cap counts.
+_NAMED_GROUPS = """
+with newest as (
+  select version from question where venue = :venue and (closes_at is null or closes_at > :now)
+  order by rowid desc limit 1000)
+select count(*), count(json_extract(v.body, '$.facts.event')), count(json_extract(v.body, '$.facts.creator')),
+       count(json_extract(v.body, '$.facts.category'))
+from newest join question_version v on v.version = newest.version
+"""
 _ACCOUNT_SERIALIZER: JsonSerializer[Account] = JsonSerializer("account", Account)
 
 
@@ -120,6 +129,13 @@ class CapUsageScope:
     paper: bool
     exposure: ExposureGroups = field(default_factory=ExposureGroups)
     since: datetime | None = None
+
+
+def count_named_groups(database: Database, venue: str, at: datetime) -> tuple[int, Mapping[str, int]]:
+    """Return how many open questions of a venue there are, at most 1,000, and how many name each group of a cap."""
+    values = {"venue": venue, "now": format_timestamp(at)}
+    count, *named = database.execute(_NAMED_GROUPS, values).fetchone()
+    return count, dict(zip(("event", "creator", "category"), named, strict=True))
 
 
 def read_cap_usage(database: Database, counted: CapUsageScope, at: datetime) -> CapUsage:
@@ -194,8 +210,7 @@ def read_account_losses(
         return 0.0, 0.0
     first = database.execute(_EQUITY_BEFORE, values).fetchone() or database.execute(_EQUITY_AFTER, values).fetchone()
     (highest,) = database.execute(_HIGHEST_EQUITY, values).fetchone()
-    lost = 0.0 if first is None else first[0] - newest[0]
-    return max(0.0, lost), max(0.0, (newest[0] if highest is None else highest) - newest[0])
+    return max(0.0, first[0] - newest[0]), max(0.0, (newest[0] if highest is None else highest) - newest[0])
 
 
 def unsettled_cost(database: Database, venue: str, account: str, *, paper: bool) -> float:

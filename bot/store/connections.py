@@ -254,6 +254,8 @@ class WriterThread:
         self._capacity = capacity
         self._room = asyncio.Semaphore(capacity)
         self._queue: SimpleQueue[_PendingWrite[Any] | None] = SimpleQueue()
+        # Writes of this turn of the event loop; the thread gets them together, so that they share a commit.
+        self._gathered: list[_PendingWrite[Any]] = []
         self._thread: Thread | None = None
         self._halted: str | None = None
         # The event loop counts ``asked``, the thread counts ``answered``.
@@ -307,6 +309,7 @@ class WriterThread:
             return
         for _ in range(self._capacity):
             await self._room.acquire()
+        self._pass_on()
         self._queue.put(None)
         await asyncio.to_thread(thread.join)
         _open_writers[asyncio.get_running_loop()].remove(self)
@@ -327,8 +330,16 @@ class WriterThread:
             self._room.release()
 
     def _put(self, write: _PendingWrite[Any]) -> None:
-        self.asked += 1
-        self._queue.put(write)
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._pass_on)
+        self._gathered.append(write)
+
+    def _pass_on(self) -> None:
+        # Counted only now: until then the loop has this call to make, and must not wait for the thread.
+        self.asked += len(self._gathered)
+        for write in self._gathered:
+            self._queue.put(write)
+        self._gathered.clear()
 
     def _answer(
         self, loop: asyncio.AbstractEventLoop, asking: Sequence[asyncio.Future[Any]], outcomes: Sequence[_WriteOutcome]

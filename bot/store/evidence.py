@@ -37,6 +37,7 @@ EVIDENCE_MIGRATIONS = Migrations("foxcast evidence")
 # Documents without a forecast, and what several forecasts use, are in no bundle and are never pruned.
 NO_SCOPE = ""
 ALONE, TOGETHER = "zlib", "lzma"
+_MIN_DICTIONARY_BYTES = 4096
 EVIDENCE_TABLES = (
     """create table bundle (
   id integer primary key autoincrement,
@@ -164,14 +165,18 @@ def unpack_bundle(codec: str, packed: bytes) -> bytes:
 def pack_bundle(contents: Sequence[bytes]) -> tuple[bytes, list[int]]:
     """Compress contents together; return the bundle, and the place of each content in its payload.
 
-    The payload begins with a line of the sizes, as JSON. Takes about 0.15 s per MB.
+    The payload begins with a line of the sizes, as JSON. Takes about 0.02 s per MB.
     """
     head = f"{json.dumps([len(content) for content in contents])}\n".encode()
     places, place = [], len(head)
     for content in contents:
         places.append(place)
         place += len(content)
-    return lzma.compress(b"".join([head, *contents]), preset=6), places
+    payload = b"".join([head, *contents])
+    # Preset 6 takes five times as long for a fifteenth less. A dictionary that is larger than the payload finds nothing
+    # more in it, and the tables for the usual one of 8 MB take longer to clear than a short payload to compress.
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 2, "dict_size": max(_MIN_DICTIONARY_BYTES, len(payload))}]
+    return lzma.compress(payload, filters=filters), places
 
 
 def bundle_contents(codec: str, payload: bytes) -> Iterator[tuple[int, bytes]]:

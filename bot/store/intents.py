@@ -1,5 +1,6 @@
 """Intents as rows: their states and moves, writing and reading them, and their batches."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -227,10 +228,13 @@ def _open_intents(database: Database, intent: Intent) -> list[tuple[str, IntentS
 
 def _with_unused_id(database: Database, intent: Intent) -> Intent:
     """Return the intent under the first of its ids that was not superseded."""
-    number, name = 1, intent.id
-    while database.execute(_INTENT_STATE, [name]).fetchone() == (IntentState.SUPERSEDED.value,):
-        number += 1
-        name = derive_id("intent", intent.id, str(number))
+    others = (derive_id("intent", intent.id, str(number)) for number in itertools.count(2))
+    superseded = (IntentState.SUPERSEDED.value,)
+    name = next(
+        name
+        for name in itertools.chain([intent.id], others)
+        if database.execute(_INTENT_STATE, [name]).fetchone() != superseded
+    )
     if name == intent.id:
         return intent
     return replace(intent, id=name, batch=name if intent.batch == intent.id else intent.batch)

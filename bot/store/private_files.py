@@ -9,6 +9,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,24 @@ def _open_in_folder(path: Path, flags: int, parent: int) -> int:
         os.close(handle)
         raise
     return handle
+
+
+def create_private_folder(folder: Path) -> None:
+    """Create the folder if missing, readable only by its owner; restrict an existing one.
+
+    Raises OSError, and StoreError for a link or a file in its place, and for a folder of another user.
+    """
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no folder")
+        message = f"{folder} is {kind}, and should be a folder; remove it"
+        raise StoreError(message)
+    _require_own(folder, found, folder.parent.stat())
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        folder.chmod(0o700)
 
 
 def read_private_file(path: Path, max_bytes: int = -1) -> bytes:
@@ -167,6 +186,10 @@ def _require_regular(path: Path, found: os.stat_result, folder: os.stat_result) 
     if kind != stat.S_IFREG:
         message = f"{path} is {_KINDS.get(kind, 'no regular file')}, and should be a regular file; remove it"
         raise StoreError(message)
+    _require_own(path, found, folder)
+
+
+def _require_own(path: Path, found: os.stat_result, folder: os.stat_result) -> None:
     # Some mounted volumes show all their files as those of one other user.
     if found.st_uid not in {os.geteuid(), folder.st_uid}:
         message = f"{path} belongs to another user (id {found.st_uid}); remove it, or take it over with chown"

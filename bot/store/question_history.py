@@ -141,7 +141,8 @@ def question_from_row(row: tuple[Any, ...]) -> Question:
             "at": at,
             "prediction": shown,
             "explanation": explanation,
-            "spread": spread,
+            # A few were stored in percent.
+            "spread": None if spread is None or abs(spread) > 1.0 else spread,
             "liquidity": liquidity,
         }
     return QUESTION.value(plain)

@@ -124,6 +124,8 @@ def _plain_number(value: float) -> float | str:
 
 def _record_encoder(kind: Any) -> ValueConverter:  # noqa: ANN401 - a dataclass
     parts = [(field.name, plain_encoder(hint), _field_default(field)) for field, hint in _typed_fields(kind)]
+    # A class may be stored in another form than that of its fields.
+    to_stored = getattr(kind, "to_stored", lambda _, plain: plain)
 
     def write(value: Any) -> dict[str, Any]:  # noqa: ANN401
         plain = {}
@@ -131,7 +133,8 @@ def _record_encoder(kind: Any) -> ValueConverter:  # noqa: ANN401 - a dataclass
             part = getattr(value, name)
             if part is not default and part != default:
                 plain[name] = code(part)
-        return plain
+        stored: dict[str, Any] = to_stored(value, plain)
+        return stored
 
     return write
 

@@ -224,16 +224,9 @@ def _scored_from_row(columns: tuple[Any, ...], values: Mapping[str, float]) -> V
         resolved_at=parse_timestamp(resolved_at),
         prediction=unpack_prediction(probability, body),
         shape=question.shape,
-        weight=_parse_weight(question.facts.get("weight", "")),
+        weight=1.0 if question.weight is None else question.weight,
         values=values,
     )
-
-
-def _parse_weight(text: str) -> float:
-    try:
-        return float(text or 1.0)
-    except ValueError:
-        return 1.0
 
 
 def _unscored_from_row(*columns: Any) -> UnscoredQuestion:  # noqa: ANN401 - a database row

@@ -6,7 +6,7 @@ docs/venue-tutorial-orders.md show it whole.
 
 # ruff: noqa: S101 - pytest is made of assert
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from bot.core.questions import SINGLE_TARGET, Question
 from bot.testing.answering_client import AnsweringClient
 from bot.testing.clock import START, FakeClock
 from bot.testing.loopback_server import ReceivedRequest, ScriptedResponse
-from bot.testing.submitter_contracts import SubmitterSetup
+from bot.testing.submitter_contracts import ExpectedTrade, SubmitterSetup
 from bot.testing.submitters import LossyTradingSubmitter, order_batch
 from bot.testing.venue import LostPart
 
@@ -45,7 +45,8 @@ class AnsweredVenue:
     """Gives the kits what they ask for, from the fake service of ``start_service``.
 
     ``accepted`` are purchases that the venue fills at once, by the key of their question, and ``refused`` those that
-    it refuses; ``part`` says whether ``TradingSubmitterContract`` is for the writer or the paper book.
+    it refuses; ``trades`` are those of ``SubmitterSetup``; ``part`` says whether ``TradingSubmitterContract`` is for
+    the writer or the paper book.
     """
 
     spec: ClassVar[VenueSpec[Any]]
@@ -53,6 +54,7 @@ class AnsweredVenue:
     part: ClassVar[Literal["writer", "paper"]] = "paper"
     accepted: ClassVar[Mapping[str, Order]] = {}
     refused: ClassVar[Mapping[str, Order]] = {}
+    trades: ClassVar[Sequence[ExpectedTrade]] = ()
 
     def start_service(self, clock: FakeClock) -> Any:  # noqa: ANN401 - an AnsweringService of the author
         """Return the service in its first state; every test has its own."""
@@ -127,7 +129,9 @@ class AnsweredVenue:
                 now=clock.now,
                 lose_request=lambda: lose(LostPart.REQUEST),
                 lose_reply=lambda: lose(LostPart.REPLY),
+                replace_reply=None if self.part == "paper" else lambda: lose(LostPart.REPLY_OF_VENUE),
                 edit_questions=lambda: self.edit_questions(service),
+                trades=self.trades,
                 secrets=_secret_values(self.settings),
             )
 

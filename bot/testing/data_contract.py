@@ -39,7 +39,7 @@ UNRELATED_QUESTION = Question(
     targets=(Target(),),
     url="https://elsewhere.example/series/1",
     source="elsewhere",
-    facts={"id": "1"},
+    source_id="1",
 )
 
 
@@ -178,7 +178,7 @@ class TimeSeriesContract(DataSourceContract):
     async def test_a_question_about_something_else_has_no_series(self, context: PluginContext) -> None:
         async with self.open_source(context) as source:
             assert list(source.series_names(UNRELATED_QUESTION)) == []
-            assert list(source.series_names(replace(UNRELATED_QUESTION, url=None, facts={}))) == []
+            assert list(source.series_names(replace(UNRELATED_QUESTION, url=None, source_id=""))) == []
             assert list(source.series_names(replace(UNRELATED_QUESTION, url="https://[broken"))) == []
         assert recorded_requests(context.http) == []
 

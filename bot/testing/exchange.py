@@ -226,9 +226,13 @@ class FakeExchange:
         paid: dict[tuple[str, ContractSide], float] = {}
         for placed in self.placed_orders:
             key = (placed.order.contract, placed.order.leg)
-            sign = -1.0 if placed.order.side is OrderSide.SELL else 1.0
-            shares[key] = shares.get(key, 0.0) + sign * placed.filled
-            paid[key] = paid.get(key, 0.0) - sum(fill.cash for fill in placed.fills)
+            held, cost = shares.get(key, 0.0), paid.get(key, 0.0)
+            if placed.order.side is OrderSide.SELL:
+                shares[key] = held - placed.filled
+                paid[key] = cost * shares[key] / held if held else 0.0
+            else:
+                shares[key] = held + placed.filled
+                paid[key] = cost - sum(fill.cash for fill in placed.fills)
         return tuple(
             Position(contract=contract, leg=leg, shares=held, paid=paid[contract, leg])
             for (contract, leg), held in shares.items()

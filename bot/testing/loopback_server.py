@@ -49,15 +49,18 @@ class ScriptedResponse:
 
 
 class LoopbackServer:
-    """Answers each request with what ``answer`` returns for it, on a free port of 127.0.0.1, while it is entered.
+    """Answers each request with what ``answer`` returns for it, on 127.0.0.1, while it is entered; port 0: a free one.
 
     ``in_flight`` requests are being answered now, ``most_in_flight`` is the maximum of that; ``hung_up`` counts the
     clients that disconnected while they were kept waiting for ever. Its exit raises the error of the script, if there
     was one.
     """
 
-    def __init__(self, answer: Callable[[ReceivedRequest], ScriptedResponse], *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, answer: Callable[[ReceivedRequest], ScriptedResponse], *, clock: Clock | None = None, port: int = 0
+    ) -> None:
         self._answer = answer
+        self._port = port
         self._clock = clock or SystemClock()
         self._connection_tasks: set[asyncio.Task[None]] = set()
         self._faults: list[Exception] = []
@@ -71,7 +74,7 @@ class LoopbackServer:
         self.connections = 0
 
     async def __aenter__(self) -> Self:
-        self._listening = await asyncio.start_server(self._accept, LOOPBACK, 0, backlog=1024)
+        self._listening = await asyncio.start_server(self._accept, LOOPBACK, self._port, backlog=1024)
         self.address = f"http://{LOOPBACK}:{self._listening.sockets[0].getsockname()[1]}"
         return self
 

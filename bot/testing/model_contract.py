@@ -241,9 +241,10 @@ class ModelProviderContract:
         reply, expected = REPLY_CASES[name]
         server.script = reply
         got = await llm.complete(self.model, QUESTION, SAMPLING)
-        shown = (got.text, got.calls, got.thinking, got.finish, got.usage)
-        assert shown == (expected.text, expected.calls, expected.thinking, expected.finish, expected.usage)
-        assert server.count == 1
+        for field in ("text", "calls", "thinking", "finish", "usage"):
+            found, wanted = getattr(got, field), getattr(expected, field)
+            assert found == wanted, f"{name}: ModelCompletion.{field} is {found!r}, expected {wanted!r}"
+        assert server.count == 1, f"{name}: {server.count} requests were sent: one call is one request"
 
     @pytest.mark.parametrize("name", FAILURE_CASES)
     async def test_a_failure_says_who_must_act_after_one_request(
@@ -252,7 +253,11 @@ class ModelProviderContract:
         server.script, expected = FAILURE_CASES[name]
         with pytest.raises(FoxcastError) as caught:
             await llm.complete(self.model, QUESTION, SAMPLING)
-        assert (type(caught.value), server.count) == (expected, 1)
+        assert type(caught.value) is expected, (
+            f"{name}: {type(caught.value).__name__} was raised, expected {expected.__name__}: the table of what "
+            "complete raises is in docs/writing-a-plugin.md"
+        )
+        assert server.count == 1, f"{name}: {server.count} requests were sent: retries are the gateway's"
 
     @pytest.mark.parametrize("status", [429, 503])
     async def test_the_wait_that_is_asked_for_is_kept(
@@ -281,7 +286,12 @@ class ModelProviderContract:
         server.script, kind = FAILURE_CASES[name]
         with pytest.raises(FoxcastError) as caught:
             await llm.complete(self.model, QUESTION, SAMPLING)
-        assert may_be_billed(caught.value) == (kind is MalformedDataError or name in BROKEN_CONNECTION_CASES)
+        expected = kind is MalformedDataError or name in BROKEN_CONNECTION_CASES
+        assert may_be_billed(caught.value) == expected, (
+            f"{name}: the error counts as {'billed' if not expected else 'not billed'}. What broke off has a "
+            "ConnectionError or TimeoutError as its cause (let errors of context.http pass, or raise from them); what "
+            "was refused has none (raise ... from None)"
+        )
 
     async def test_where_nobody_listens_nothing_is_billed(self, tmp_path: Path) -> None:
         async with ScriptedModelServer(reply_text("yes")) as server:

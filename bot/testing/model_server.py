@@ -145,10 +145,10 @@ class ScriptedModelServer:
     about connections and about clients that disconnected.
     """
 
-    def __init__(self, script: ReplyScript, *, clock: Clock | None = None, keep: bool = True) -> None:
+    def __init__(self, script: ReplyScript, *, clock: Clock | None = None, keep: bool = True, port: int = 0) -> None:
         self.script = script
         self.requests: list[CompletionRequest] = []
-        self.wire = LoopbackServer(self._answer, clock=clock)
+        self.wire = LoopbackServer(self._answer, clock=clock, port=port)
         self._keep = keep
         self._count = 0
 

@@ -3,7 +3,7 @@
 # ruff: noqa: S101 - pytest is made of assert
 import math
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,20 +18,23 @@ from bot.core.plugin_specs import PaperBookContext, PluginContext, PluginSetting
 from bot.core.submissions import SubmissionBatch
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.testing.clock import FakeClock
-from bot.testing.submitter_contracts import CENT, SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitter_contracts import ExpectedTrade, SubmitterSetup
 from bot.testing.submitters import LossyTradingSubmitter
+from bot.testing.trading_contract import CENT, TradingSubmitterContract
 
 
 class PaperBookContract(TradingSubmitterContract):
     """What every paper book of a venue with orders must do.
 
     The subclass gives the fixtures ``context`` (with a FakeClock, and a client that shows the market), ``batch``
-    (purchases that the market fills; yes or no questions) and ``refused_batch`` (orders that cost more than ``cash``).
+    (purchases that the market fills; yes or no questions) and ``refused_batch`` (orders that cost more than ``cash``),
+    and the ``trades`` of SubmitterSetup.
     """
 
     part: ClassVar[Literal["writer", "paper"]] = "paper"
     settings: ClassVar[PluginSettings]
     cash: ClassVar[float] = 1000.0
+    trades: ClassVar[Sequence[ExpectedTrade]] = ()
 
     @pytest.fixture
     async def setup(
@@ -71,6 +74,7 @@ class PaperBookContract(TradingSubmitterContract):
                 now=clock.now,
                 lose_request=lambda: book.losses.append("request"),
                 lose_reply=lambda: book.losses.append("reply"),
+                trades=self.trades,
             )
 
     @pytest.mark.parametrize("outcome", [BinaryOutcome(1.0), BinaryOutcome(0.0)], ids=["yes", "no"])

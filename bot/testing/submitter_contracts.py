@@ -1,18 +1,14 @@
-"""Contract kits for submitters: writers and paper books, those that seal their requests, and those that trade."""
+"""Contract kits for submitters, which are writers and paper books; those that trade have trading_contract too."""
 
 # ruff: noqa: S101 - pytest is made of assert
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
-import pytest
-
 from bot.core.errors import RequestRejectedError
-from bot.core.interfaces import SealingSubmitter, TradingSubmitter, VenueSubmitter, WriteListingSubmitter
-from bot.core.orders import Account, ContractSide, Fill, OpenOrder, Order, OrderSide, Position, UnpaidOutcome
-from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome, VoidOutcome
+from bot.core.interfaces import SealingSubmitter, VenueSubmitter, WriteListingSubmitter
+from bot.core.orders import Order
 from bot.core.plugin_specs import VenueSpec
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import describe_changes
@@ -21,11 +17,20 @@ from bot.core.submissions import Intent, IntentState, SealedRequest, SubmissionB
 RECEIPT_STATES = frozenset({IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN, IntentState.ABSENT})
 
 
-# Venues keep money to the cent, some to a thousandth; a larger difference is missing money.
-CENT = 0.01
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedTrade:
+    """An order that is filled at once, and what it does by the venue's own documentation.
 
+    ``price`` is the average price of one share of the side that is traded, ``fee`` what the venue takes for the whole
+    order, both in the currency of the account, and ``shares`` how many are traded. ``unfilled`` is the same order at a
+    limit that nobody meets, None where the venue has no limits.
+    """
 
-ROUNDING = 1e-6
+    order: Order
+    price: float
+    fee: float
+    shares: float
+    unfilled: Order | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +40,11 @@ class SubmitterSetup:
     ``batch`` is accepted as it is, every intent of ``refused_batch`` is refused. ``count_effects`` counts what took
     effect at the other side, ever. ``reopen`` returns another submitter for the same account, as after a restart.
     ``advance_time`` lets so many seconds pass for both sides, ``now`` is their time. ``lose_request`` and
-    ``lose_reply`` lose the next write, without effect or with it. ``edit_questions`` changes the text of every question
+    ``lose_reply`` lose the next write, without effect or with it; after ``replace_reply`` it takes effect, and a server
+    in between answers with status 502. ``edit_questions`` changes the text of every question
     of ``batch`` at the other side; a paper book reads no venue and needs none. ``resting_batch`` is an order that
-    nobody fills.
+    nobody fills. ``trades`` are made one after another: of YES and of NO a purchase, and then a sale of no more than it
+    bought, on contracts of ``batch``.
     """
 
     sealer: SealingSubmitter
@@ -49,8 +56,10 @@ class SubmitterSetup:
     now: Callable[[], datetime]
     lose_request: Callable[[], None]
     lose_reply: Callable[[], None]
+    replace_reply: Callable[[], None] | None = None
     edit_questions: Callable[[], None] | None = None
     resting_batch: SubmissionBatch | None = None
+    trades: Sequence[ExpectedTrade] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -72,32 +81,39 @@ class SealingSubmitterContract:
         return getattr(self, "part", "writer") == "paper"
 
     async def test_sealing_sends_nothing(self, setup: SubmitterSetup) -> None:
-        await _seal_batch(setup.sealer, setup.batch)
-        assert setup.count_effects() == 0
-        assert IntentState.ACKED not in _receipt_states(setup.batch, await setup.sealer.read_submissions(setup.batch))
+        await seal_batch(setup.sealer, setup.batch)
+        assert setup.count_effects() == 0, "seal_requests wrote to the venue: only submit may send anything"
+        found = receipt_states(setup.batch, await setup.sealer.read_submissions(setup.batch))
+        assert IntentState.ACKED not in found, "read_submissions finds what was never sent: look for the tag"
 
     async def test_each_intent_has_one_complete_request(self, setup: SubmitterSetup) -> None:
-        sealed = await _seal_batch(setup.sealer, setup.batch)
-        assert sorted(one.intent for one in sealed.sealed) == sorted(intent.id for intent in setup.batch.intents)
+        sealed = await seal_batch(setup.sealer, setup.batch)
+        found, wanted = (sorted(names) for names in ((one.intent for one in sealed.sealed), _intent_ids(setup.batch)))
+        assert found == wanted, f"seal_requests makes requests of {found}, expected one of each of {wanted}"
         for one in sealed.sealed:
-            assert one.tag.strip()
-            assert one.body.encode()
-            assert (one.fence is not None) is self.has_fences, one
+            assert one.tag.strip(), f"{one.intent}: the tag is empty: it is the id by which the request is found again"
+            assert one.body.encode(), f"{one.intent}: the body is empty: it is the whole request, without secrets"
+            assert (one.fence is not None) is self.has_fences, (
+                f"{one.intent}: the fence is {one.fence}: it is the moment after which the request can no longer "
+                "arrive; set has_fences = False where any reading proves an absence"
+            )
             if one.fence is not None:
-                assert one.fence.utcoffset() is not None
-                assert one.fence > setup.now()
+                assert one.fence.utcoffset() is not None, f"{one.intent}: the fence has no time zone"
+                assert one.fence > setup.now(), f"{one.intent}: the fence {one.fence} is over already: mind its unit"
 
     async def test_each_request_shows_its_question_as_the_writer_read_it(self, setup: SubmitterSetup) -> None:
         if self._is_paper:
             return
         asked = {question.ref: question for question in setup.batch.questions}
         refs = {intent.id: intent.ref for intent in setup.batch.intents}
-        for one in (await _seal_batch(setup.sealer, setup.batch)).sealed:
+        for one in (await seal_batch(setup.sealer, setup.batch)).sealed:
             assert one.question is not None, (
                 f"the request of {one.intent} shows no question: set SealedRequest.question to what the writer has "
                 "just read, made by the code that makes the reader's questions"
             )
-            assert one.question.ref == refs[one.intent]
+            assert one.question.ref == refs[one.intent], (
+                f"the request of {one.intent} shows {one.question.ref}, but the intent is about {refs[one.intent]}"
+            )
             known = asked.get(one.question.ref, one.question)
             changes = describe_changes(known, one.question)
             assert changes == (), f"nobody edited it, but the writer reads it differently from the reader: {changes}"
@@ -113,273 +129,162 @@ class SealingSubmitterContract:
         now = {one.intent: one.question for one in await setup.sealer.seal_requests(setup.batch)}
         for intent in setup.batch.intents:
             old, new = before.get(intent.id), now.get(intent.id)
-            assert old is not None
+            assert old is not None, f"{intent.id}: its request shows no question: set SealedRequest.question"
             assert new is not None, (
                 f"{intent.id}: a changed question must be shown, with SealedRequest.without_request, not omitted"
             )
             assert describe_changes(old, new), f"{intent.id}: the request shows its question as it was before the edit"
 
     async def test_no_two_requests_have_the_same_tag(self, setup: SubmitterSetup) -> None:
-        first = await _seal_batch(setup.sealer, setup.batch)
+        first = await seal_batch(setup.sealer, setup.batch)
         other = replace(setup.batch, intents=tuple(replace(one, id=f"{one.id}-other") for one in setup.batch.intents))
-        second = await _seal_batch(await setup.reopen(), other)
+        second = await seal_batch(await setup.reopen(), other)
         tags = [one.tag for one in (*first.sealed, *second.sealed)]
-        assert len(set(tags)) == len(tags)
+        assert len(set(tags)) == len(tags), (
+            f"two requests have the same tag: {tags}. Make it from the id of the intent and the time, so that a second "
+            "attempt has another one"
+        )
 
     async def test_requests_hold_no_secret(self, setup: SubmitterSetup) -> None:
-        sealed = await _seal_batch(setup.sealer, setup.batch)
+        sealed = await seal_batch(setup.sealer, setup.batch)
         text = " ".join(f"{one.tag} {one.body}" for one in sealed.sealed)
         shown = sum(secret in text for secret in setup.secrets)
         assert shown == 0, f"{shown} secrets are in SealedRequest.tag or body, which are stored: add keys in submit"
 
     async def test_what_was_acknowledged_is_found_by_its_request_after_a_restart(self, setup: SubmitterSetup) -> None:
-        sealed = await _seal_batch(setup.sealer, setup.batch)
-        assert _receipt_states(sealed, await setup.sealer.submit(sealed)) == {IntentState.ACKED}
-        assert setup.count_effects() == len(sealed.intents)
-        assert _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed)) == {IntentState.ACKED}
+        sealed, _ = await seal_and_submit(setup, setup.batch)
+        count, wanted = setup.count_effects(), len(sealed.intents)
+        assert count == wanted, f"{wanted} orders were acknowledged, and {count} took effect at the venue"
+        states = receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed))
+        assert states == {IntentState.ACKED}, (
+            f"after a restart read_submissions says {_states_text(states)} of what was acknowledged: look for the tag "
+            "at the venue, on all pages, and not in memory"
+        )
 
     async def test_the_list_of_writes_names_what_was_written_as_the_ledger_does(self, setup: SubmitterSetup) -> None:
         if not isinstance(setup.sealer, WriteListingSubmitter):
             return
         since = setup.now()
-        sealed = await _seal_batch(setup.sealer, setup.batch)
+        sealed = await seal_batch(setup.sealer, setup.batch)
         receipts = await setup.sealer.submit(sealed)
         await setup.advance_time(1.0)
         reopened = await setup.reopen()
-        assert isinstance(reopened, WriteListingSubmitter)
+        assert isinstance(reopened, WriteListingSubmitter), "the reopened submitter has no list_writes"
         listed = await reopened.list_writes(since)
         known = {receipt.reference for receipt in receipts} | {one.tag for one in sealed.sealed}
-        assert {one.reference for one in listed} <= known
-        assert len(listed) == len(sealed.intents)
+        unknown = {one.reference for one in listed} - known
+        assert not unknown, (
+            f"list_writes names {sorted(unknown)}, but receipts and requests name {sorted(known)}: these would be "
+            "taken for orders of a stranger, and stop the venue"
+        )
+        assert len(listed) == len(sealed.intents), f"list_writes shows {len(listed)} of {len(sealed.intents)} writes"
         contracts = {one.order.contract for one in sealed.intents if one.order is not None}
-        assert {one.contract for one in listed} == contracts
-        assert all(since <= one.at <= setup.now() for one in listed)
+        shown = {one.contract for one in listed}
+        assert shown == contracts, f"list_writes shows the contracts {sorted(shown)}, written were {sorted(contracts)}"
+        assert all(since <= one.at <= setup.now() for one in listed), (
+            f"list_writes shows writes at {[str(one.at) for one in listed]}, but they were made since {since}: mind "
+            "unit and zone, and the parameter since"
+        )
 
     async def test_it_is_found_among_the_requests_of_earlier_attempts(self, setup: SubmitterSetup) -> None:
-        earlier = await _seal_batch(setup.sealer, setup.batch)
+        earlier = await seal_batch(setup.sealer, setup.batch)
         if self.has_fences:
             await _pass_fence(setup, earlier)
-        sealed = await _seal_batch(setup.sealer, setup.batch)
+        sealed = await seal_batch(setup.sealer, setup.batch)
         await setup.sealer.submit(sealed)
         both = replace(sealed, sealed=(*sealed.sealed, *earlier.sealed))
-        assert _receipt_states(both, await setup.sealer.read_submissions(both)) == {IntentState.ACKED}
+        states = receipt_states(both, await setup.sealer.read_submissions(both))
+        assert states == {IntentState.ACKED}, (
+            f"read_submissions says {_states_text(states)}: an intent may have several requests, of which the last is "
+            "not always the one that took effect; look for the tags of all"
+        )
 
     async def test_a_lost_reply_is_a_doubt_that_reading_settles(self, setup: SubmitterSetup) -> None:
-        sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
         setup.lose_reply()
-        states = _receipt_states(sealed, await setup.sealer.submit(sealed))
+        states = receipt_states(sealed, await setup.sealer.submit(sealed))
         count = setup.count_effects()
         assert count == 1, f"the reply was lost, and the order took effect {count} times: submit must not send again"
         assert states == {IntentState.UNKNOWN}, f"the reply was lost, which is UNKNOWN, but submit says {states}"
-        await _wait_until_settled(setup, sealed, self.has_fences)
-        states = _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed))
+        await wait_until_settled(setup, sealed, self.has_fences)
+        states = receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed))
         assert states == {IntentState.ACKED}, (
             f"read_submissions says {states} of a request that took effect: does it read all pages, and look for the "
             "tag of the request?"
         )
         assert setup.count_effects() == 1, "read_submissions wrote: it must only read"
 
+    async def test_an_error_of_a_server_in_between_is_a_doubt(self, setup: SubmitterSetup) -> None:
+        if setup.replace_reply is None:
+            return
+        sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        setup.replace_reply()
+        states = receipt_states(sealed, await setup.sealer.submit(sealed))
+        assert states == {IntentState.UNKNOWN}, (
+            f"status 502 says nothing about the order, which is UNKNOWN, but submit says {_states_text(states)}: an "
+            "order that took effect would be made again"
+        )
+        count = setup.count_effects()
+        assert count == 1, f"the reply was lost, and the order took effect {count} times: submit must not send again"
+
     async def test_a_lost_request_is_a_doubt_and_then_an_absence(self, setup: SubmitterSetup) -> None:
-        sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
         setup.lose_request()
-        states = _receipt_states(sealed, await setup.sealer.submit(sealed))
+        states = receipt_states(sealed, await setup.sealer.submit(sealed))
         count = setup.count_effects()
         assert count == 0, f"the request was lost, and {count} orders took effect: submit must not send it again"
         assert states == {IntentState.UNKNOWN}, f"the request was lost, which is UNKNOWN, but submit says {states}"
-        await _wait_until_settled(setup, sealed, self.has_fences)
-        assert _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed)) == {IntentState.ABSENT}
+        await wait_until_settled(setup, sealed, self.has_fences)
+        states = receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed))
+        assert states == {IntentState.ABSENT}, (
+            f"the request never arrived and its fence is over, which is ABSENT, but read_submissions says "
+            f"{_states_text(states)}"
+        )
 
     async def test_reading_writes_nothing(self, setup: SubmitterSetup) -> None:
-        sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
         setup.lose_request()
         await setup.sealer.submit(sealed)
         for _ in range(2):
             await setup.sealer.read_submissions(sealed)
-        assert setup.count_effects() == 0
+        assert setup.count_effects() == 0, "read_submissions wrote what it found missing: it must only read"
 
     async def test_past_its_fence_a_request_has_no_effect(self, setup: SubmitterSetup) -> None:
         if not (self.requests_expire and self.has_fences):
             return
-        sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
         await _pass_fence(setup, sealed)
-        assert IntentState.ACKED not in _receipt_states(sealed, await setup.sealer.submit(sealed))
-        assert setup.count_effects() == 0
+        states = receipt_states(sealed, await setup.sealer.submit(sealed))
+        assert IntentState.ACKED not in states, "submit sent a request after its fence: refuse it, or let it expire"
+        assert setup.count_effects() == 0, "a request took effect after its fence: send its moment of expiry with it"
 
     async def test_a_refusal_has_a_reason_and_no_effect(self, setup: SubmitterSetup) -> None:
         why, sealed = await _try_to_seal(setup.sealer, setup.refused_batch)
-        assert why is None or why.strip()
+        assert why is None or why.strip(), "seal_requests raises RequestRejectedError without a reason"
         names = {one.intent for one in sealed}
         rest = tuple(intent for intent in setup.refused_batch.intents if intent.id in names)
         asked = replace(setup.refused_batch, intents=rest, sealed=tuple(sealed))
         receipts = await setup.sealer.submit(asked) if rest else []
-        states = _receipt_states(asked, receipts)
+        states = receipt_states(asked, receipts)
         assert states <= {IntentState.REFUSED}, f"the venue refuses this batch, but submit says {states}"
         assert all(receipt.detail.strip() for receipt in receipts), "a refusal needs its reason in WriteReceipt.detail"
         assert setup.count_effects() == 0, "a refused order took effect"
 
     async def test_an_empty_batch_leaves_no_trace(self, setup: SubmitterSetup) -> None:
         empty = replace(setup.batch, intents=())
-        assert list(await setup.sealer.seal_requests(empty)) == []
-        assert list(await setup.sealer.submit(empty)) == []
-        assert list(await setup.sealer.read_submissions(empty)) == []
-        assert setup.count_effects() == 0
+        for step in (setup.sealer.seal_requests, setup.sealer.submit, setup.sealer.read_submissions):
+            found = list(await step(empty))
+            assert found == [], f"{step.__name__} of a batch without intents returns {found}"
+        assert setup.count_effects() == 0, "a batch without intents took effect"
 
 
-class TradingSubmitterContract(SealingSubmitterContract):
-    """What every account or paper book that trades must do in addition; the intents of ``setup.batch`` are purchases.
-
-    ``orders_name_cost`` is True where an order names what it spends, so that better prices bring more shares than it
-    named. ``orders_rest`` is False where every order is matched at once or dropped. ``pays_void`` is True where a share
-    of a void question is paid by the rules of the venue, and not refunded.
-    """
-
-    orders_name_cost: ClassVar[bool] = False
-    orders_rest: ClassVar[bool] = True
-    pays_void: ClassVar[bool] = False
-
-    async def test_the_account_is_one_of_its_currency(self, setup: SubmitterSetup) -> None:
-        account = await _require_trader(setup).account()
-        assert account.at.utcoffset() is not None
-        assert math.isfinite(account.cash)
-        assert account.cash >= 0.0
-        assert {_require_order(intent).currency for intent in setup.batch.intents} == {account.currency}
-
-    async def test_an_order_takes_no_more_than_its_cost(self, setup: SubmitterSetup) -> None:
-        before = await _require_trader(setup).account()
-        await _seal_and_submit(setup, setup.batch)
-        after = await _require_trader(setup).account()
-        most = math.fsum(_require_order(intent).cost for intent in setup.batch.intents)
-        assert before.cash - after.cash <= most + CENT
-        assert after.cash >= 0.0
-
-    async def test_fills_explain_the_cash_and_the_shares(self, setup: SubmitterSetup) -> None:
-        before = await _require_trader(setup).account()
-        _, receipts = await _seal_and_submit(setup, setup.batch)
-        after = await _require_trader(setup).account()
-        fills = [fill for receipt in receipts for fill in receipt.fills]
-        assert fills
-        held = math.fsum(order.reserves for order in after.orders)
-        assert abs(before.cash + math.fsum(fill.cash for fill in fills) - held - after.cash) <= CENT
-        gained = math.fsum(one.shares for one in after.positions) - math.fsum(one.shares for one in before.positions)
-        assert abs(gained - math.fsum(fill.shares for fill in fills)) <= CENT
-
-    async def test_fills_keep_to_the_order(self, setup: SubmitterSetup) -> None:
-        sealed, receipts = await _seal_and_submit(setup, setup.batch)
-        orders = {intent.id: _require_order(intent) for intent in sealed.intents}
-        for receipt in receipts:
-            order = orders[receipt.intent]
-            _require_within_order(order, receipt.fills)
-            if order.side is OrderSide.SELL or not self.orders_name_cost:
-                assert math.fsum(fill.shares for fill in receipt.fills) <= order.shares * (1 + ROUNDING)
-
-    async def test_reading_again_gives_the_same_fills(self, setup: SubmitterSetup) -> None:
-        sealed, receipts = await _seal_and_submit(setup, setup.batch)
-        for trader in (setup.sealer, await setup.reopen()):
-            found = {receipt.intent: receipt for receipt in await trader.read_submissions(sealed)}
-            for receipt in receipts:
-                assert set(receipt.fills) <= set(found[receipt.intent].fills)
-
-    async def test_an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled(
-        self, setup: SubmitterSetup
-    ) -> None:
-        resting_batch = self._resting_batch(setup)
-        before = await _require_trader(setup).account()
-        await _seal_and_submit(setup, resting_batch)
-        held = await _require_trader(setup).account()
-        orders = _new_orders(before, held)
-        reserved = math.fsum(order.reserves for order in orders)
-        assert orders
-        assert 0.0 < reserved <= math.fsum(_require_order(intent).cost for intent in resting_batch.intents) + CENT
-        assert abs(before.cash - reserved - held.cash) <= CENT
-        assert set(await _require_trader(setup).cancel([order.id for order in orders])) == {
-            order.id for order in orders
-        }
-        after = await _require_trader(setup).account()
-        assert _new_orders(before, after) == []
-        assert abs(before.cash - after.cash) <= CENT
-
-    async def test_cancelling_everything_leaves_nothing_to_rest(self, setup: SubmitterSetup) -> None:
-        await _seal_and_submit(setup, self._resting_batch(setup))
-        ended = await _require_trader(setup).cancel(None)
-        assert len(ended) == len(set(ended)) > 0
-        assert (await _require_trader(setup).account()).orders == ()
-
-    async def test_both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing(
-        self, setup: SubmitterSetup
-    ) -> None:
-        trader = _require_trader(setup)
-        for intent in setup.batch.intents:
-            order, outcome = _require_order(intent), _winning_outcome(intent)
-            sides = [
-                Position(contract=order.contract, leg=leg, shares=1.0, paid=0.5, ref=intent.ref) for leg in ContractSide
-            ]
-            paid = [trader.payout_per_share(replace(one, option=order.option), outcome, "") for one in sides]
-            shares = [one for one in paid if not isinstance(one, UnpaidOutcome)]
-            assert len(shares) == len(paid)
-            assert abs(sum(shares) - 1.0) <= CENT
-            assert all(0.0 <= share <= 1.0 for share in shares)
-
-    async def test_shares_are_added_to_the_side_that_was_bought(self, setup: SubmitterSetup) -> None:
-        before = _shares_by_side(await _require_trader(setup).account())
-        sealed, receipts = await _seal_and_submit(setup, setup.batch)
-        after = _shares_by_side(await _require_trader(setup).account())
-        filled = {one.intent: math.fsum(fill.shares for fill in one.fills) for one in receipts}
-        for contract, leg in before.keys() | after.keys():
-            orders = [one for one in sealed.intents if _is_order_on(one, contract, leg)]
-            bought = math.fsum(filled[one.id] for one in orders)
-            gained = after.get((contract, leg), 0.0) - before.get((contract, leg), 0.0)
-            assert abs(gained - bought) <= CENT, (
-                f"{contract}: {bought:g} shares of {leg} were bought, but the account shows {gained:+g}: look at how "
-                "Order.leg and Order.side become a request or a row, and which side positions are read as"
-            )
-
-    async def test_the_side_that_came_true_is_paid(self, setup: SubmitterSetup) -> None:
-        trader = _require_trader(setup)
-        for intent in setup.batch.intents:
-            order, outcome = _require_order(intent), _winning_outcome(intent)
-            for leg, wanted in ((ContractSide.YES, 1.0), (ContractSide.NO, 0.0)):
-                held = Position(
-                    contract=order.contract, leg=leg, shares=1.0, paid=0.5, ref=intent.ref, option=order.option
-                )
-                paid = trader.payout_per_share(held, outcome, "")
-                assert paid == wanted, (
-                    f"{order.contract} came true, and payout_per_share pays {paid} for a share of {leg}, expected "
-                    f"{wanted:g}: is the wrong side paid?"
-                )
-
-    async def test_what_the_venue_cancelled_wins_for_no_side(self, setup: SubmitterSetup) -> None:
-        trader = _require_trader(setup)
-        if self.pays_void:
-            return
-        for intent in setup.batch.intents:
-            order = _require_order(intent)
-            for leg in ContractSide:
-                held = Position(
-                    contract=order.contract, leg=leg, shares=1.0, paid=0.5, ref=intent.ref, option=order.option
-                )
-                paid = trader.payout_per_share(held, VoidOutcome("cancelled"), "")
-                assert isinstance(paid, UnpaidOutcome), (
-                    f"{order.contract} is void, and payout_per_share pays {paid} for a share of {leg}: return "
-                    "UnpaidOutcome.REFUND, or OPEN while it is not final"
-                )
-
-    async def test_cancelling_what_others_ordered_is_not_claimed(self, setup: SubmitterSetup) -> None:
-        await _seal_and_submit(setup, self._resting_batch(setup))
-        resting = (await _require_trader(setup).account()).orders
-        await _require_trader(setup).cancel([])
-        assert (await _require_trader(setup).account()).orders == resting
-
-    def _resting_batch(self, setup: SubmitterSetup) -> SubmissionBatch:
-        if not self.orders_rest:
-            pytest.skip("no order of this venue rests")
-        assert setup.resting_batch is not None
-        return setup.resting_batch
-
-
-async def _seal_batch(sealer: SealingSubmitter, batch: SubmissionBatch) -> SubmissionBatch:
+async def seal_batch(sealer: SealingSubmitter, batch: SubmissionBatch) -> SubmissionBatch:
+    """Return the batch with the requests that the submitter makes of it."""
     sealed = await sealer.seal_requests(batch)
-    assert isinstance(sealed, list | tuple)
-    assert all(isinstance(one, SealedRequest) for one in sealed)
+    assert isinstance(sealed, list | tuple), f"seal_requests returns {type(sealed).__name__}: return a list"
+    assert all(isinstance(one, SealedRequest) for one in sealed), (
+        "seal_requests returns other things than SealedRequest"
+    )
     return replace(batch, sealed=tuple(sealed))
 
 
@@ -390,13 +295,27 @@ async def _try_to_seal(sealer: SealingSubmitter, batch: SubmissionBatch) -> tupl
         return str(error), []
 
 
-async def _seal_and_submit(
+async def seal_and_submit(
     setup: SubmitterSetup, batch: SubmissionBatch
 ) -> tuple[SubmissionBatch, Sequence[WriteReceipt]]:
-    sealed = await _seal_batch(setup.sealer, batch)
+    """Return the batch with its requests, and the receipts of its orders; all must be accepted."""
+    sealed = await seal_batch(setup.sealer, batch)
     receipts = await setup.sealer.submit(sealed)
-    assert _receipt_states(sealed, receipts) == {IntentState.ACKED}
+    states, why = receipt_states(sealed, receipts), "; ".join(one.detail for one in receipts if one.detail)
+    assert states == {IntentState.ACKED}, (
+        f"the venue accepts {_orders_text(sealed)}, but submit says {_states_text(states)}: {why or 'no reason given'}"
+    )
     return sealed, receipts
+
+
+def _orders_text(batch: SubmissionBatch) -> str:
+    orders = [intent.order for intent in batch.intents if intent.order is not None]
+    shown = (f"{one.side} {one.shares:g} {one.leg} of {one.contract} at {one.limit:g}" for one in orders)
+    return "; ".join(shown) or "the batch"
+
+
+def _states_text(states: set[IntentState]) -> str:
+    return " and ".join(sorted(states)) or "nothing"
 
 
 async def _pass_fence(setup: SubmitterSetup, sealed: SubmissionBatch) -> None:
@@ -404,7 +323,8 @@ async def _pass_fence(setup: SubmitterSetup, sealed: SubmissionBatch) -> None:
     await setup.advance_time((max(fences) - setup.now()).total_seconds() + 0.001)
 
 
-async def _wait_until_settled(setup: SubmitterSetup, sealed: SubmissionBatch, fences: bool) -> None:  # noqa: FBT001 - of the class
+async def wait_until_settled(setup: SubmitterSetup, sealed: SubmissionBatch, fences: bool) -> None:  # noqa: FBT001 - of the class
+    """Let the time pass after which a request that is not found did not arrive."""
     if fences:
         await _pass_fence(setup, sealed)
 
@@ -413,61 +333,23 @@ def _first_intent_only(batch: SubmissionBatch) -> SubmissionBatch:
     return replace(batch, intents=batch.intents[:1])
 
 
-def _require_trader(setup: SubmitterSetup) -> TradingSubmitter:
-    assert isinstance(setup.sealer, TradingSubmitter)
-    return setup.sealer
-
-
-def _shares_by_side(account: Account) -> dict[tuple[str, ContractSide], float]:
-    return {(one.contract, one.leg): one.shares for one in account.positions}
-
-
-def _is_order_on(intent: Intent, contract: str, leg: ContractSide) -> bool:
-    order = _require_order(intent)
-    return (order.contract, order.leg) == (contract, leg)
-
-
-def _winning_outcome(intent: Intent) -> Outcome:
-    """Return an outcome of the question of an intent: the bought side comes true."""
-    option = _require_order(intent).option
-    return ChoiceOutcome(option) if option else BinaryOutcome(1.0)
-
-
-def _require_order(intent: Intent) -> Order:
-    order = intent.order
-    assert isinstance(order, Order)
-    return order
-
-
-def _new_orders(before: Account, after: Account) -> list[OpenOrder]:
-    known = {order.id for order in before.orders}
-    return [order for order in after.orders if order.id not in known]
-
-
-def _require_within_order(order: Order, fills: Sequence[Fill]) -> None:
-    references = [fill.reference for fill in fills]
-    assert len(set(references)) == len(references)
-    assert all(references)
-    assert -math.fsum(fill.cash for fill in fills) <= order.cost + CENT
-    for fill in fills:
-        assert fill.shares > 0.0
-        assert fill.fee >= 0.0
-        if order.side is OrderSide.BUY:
-            assert fill.price <= order.limit + ROUNDING
-            assert -fill.cash >= fill.shares * fill.price - CENT
-        else:
-            assert fill.price >= order.limit - ROUNDING
-            assert fill.cash <= fill.shares * fill.price + CENT
-
-
-def _receipt_states(batch: SubmissionBatch, receipts: object) -> set[IntentState]:
+def receipt_states(batch: SubmissionBatch, receipts: object) -> set[IntentState]:
     """Return the states after checking that there is one honest receipt per intent."""
-    assert isinstance(receipts, list | tuple)
-    assert all(isinstance(receipt, WriteReceipt) for receipt in receipts)
-    assert sorted(receipt.intent for receipt in receipts) == sorted(intent.id for intent in batch.intents)
+    return _require_receipts(batch, receipts, RECEIPT_STATES)
+
+
+def _require_receipts(batch: SubmissionBatch, receipts: object, known: frozenset[IntentState]) -> set[IntentState]:
+    assert isinstance(receipts, list | tuple), f"the receipts are {type(receipts).__name__}: return a list"
+    assert all(isinstance(receipt, WriteReceipt) for receipt in receipts), "there are other things than WriteReceipt"
+    found, wanted = sorted(receipt.intent for receipt in receipts), sorted(_intent_ids(batch))
+    assert found == wanted, f"there are receipts of {found}, expected one of each of {wanted}"
     states = {receipt.state for receipt in receipts}
-    assert states <= RECEIPT_STATES
+    assert states <= known, f"a receipt is {_states_text(states - known)}; it may be {_states_text(set(known))}"
     return states
+
+
+def _intent_ids(batch: SubmissionBatch) -> list[str]:
+    return [intent.id for intent in batch.intents]
 
 
 class SubmitterContract:
@@ -486,12 +368,13 @@ class SubmitterContract:
     async def test_nothing_stands_before_it_is_submitted(
         self, submitter: VenueSubmitter, batch: SubmissionBatch
     ) -> None:
-        assert _submission_states(batch, await submitter.read_submissions(batch)) == {IntentState.ABSENT}
+        await _require_reading(submitter, batch, IntentState.ABSENT, "nothing was submitted")
 
     async def test_what_was_acknowledged_stands(self, submitter: VenueSubmitter, batch: SubmissionBatch) -> None:
         batch = await _sealed_if_needed(submitter, batch)
-        assert _submission_states(batch, await submitter.submit(batch)) == {IntentState.ACKED}
-        assert _submission_states(batch, await submitter.read_submissions(batch)) == {IntentState.ACKED}
+        states = _submission_states(batch, await submitter.submit(batch))
+        assert states == {IntentState.ACKED}, f"the venue accepts this batch, but submit says {_states_text(states)}"
+        await _require_reading(submitter, batch, IntentState.ACKED, "it was acknowledged")
 
     async def test_submitting_twice_is_standing_once(
         self, submitter: VenueSubmitter, batch: SubmissionBatch, answers: Callable[[], int]
@@ -501,36 +384,38 @@ class SubmitterContract:
         once = answers()
         batch = await _sealed_if_needed(submitter, batch)
         await submitter.submit(batch)
-        assert answers() == once > 0
-        assert _submission_states(batch, await submitter.read_submissions(batch)) == {IntentState.ACKED}
+        assert once > 0, "submit acknowledged the batch, but the venue has no answer"
+        assert answers() == once, f"submitted twice, the venue has {answers()} answers, and {once} after the first time"
+        await _require_reading(submitter, batch, IntentState.ACKED, "it was submitted twice")
 
     async def test_the_later_answer_stands(self, submitter: VenueSubmitter, batch: SubmissionBatch) -> None:
         batch = await _sealed_if_needed(submitter, batch)
         changed = replace(batch, intents=tuple(_changed_intent(intent) for intent in batch.intents), sealed=())
         await submitter.submit(batch)
-        assert _submission_states(changed, await submitter.read_submissions(changed)) == {IntentState.ABSENT}
+        await _require_reading(submitter, changed, IntentState.ABSENT, "an earlier answer is there, with other values")
         changed = await _sealed_if_needed(submitter, changed)
         await submitter.submit(changed)
-        assert _submission_states(changed, await submitter.read_submissions(changed)) == {IntentState.ACKED}
-        assert _submission_states(batch, await submitter.read_submissions(batch)) == {IntentState.ABSENT}
+        await _require_reading(submitter, changed, IntentState.ACKED, "it is the later answer")
+        await _require_reading(submitter, batch, IntentState.ABSENT, "a later answer replaced it")
 
     async def test_a_refusal_is_a_receipt_with_a_reason(
         self, submitter: VenueSubmitter, refused_batch: SubmissionBatch, answers: Callable[[], int]
     ) -> None:
         refused_batch = await _sealed_if_needed(submitter, refused_batch)
         receipts = await submitter.submit(refused_batch)
-        assert _submission_states(refused_batch, receipts) == {IntentState.REFUSED}
-        assert all(receipt.detail for receipt in receipts)
-        assert answers() == 0
-        assert IntentState.ACKED not in _submission_states(
-            refused_batch, await submitter.read_submissions(refused_batch)
-        )
+        states = _submission_states(refused_batch, receipts)
+        assert states == {IntentState.REFUSED}, f"the venue refuses this batch, but submit says {_states_text(states)}"
+        assert all(receipt.detail for receipt in receipts), "a refusal needs its reason in WriteReceipt.detail"
+        assert answers() == 0, "a refused answer took effect"
+        found = _submission_states(refused_batch, await submitter.read_submissions(refused_batch))
+        assert IntentState.ACKED not in found, "read_submissions finds an answer that was refused"
 
     async def test_an_empty_batch_leaves_no_trace(
         self, submitter: VenueSubmitter, batch: SubmissionBatch, answers: Callable[[], int]
     ) -> None:
-        assert list(await submitter.submit(replace(batch, intents=()))) == []
-        assert answers() == 0
+        found = list(await submitter.submit(replace(batch, intents=())))
+        assert found == [], f"submit of a batch without intents returns {found}"
+        assert answers() == 0, "a batch without intents took effect"
 
 
 POSSIBLE_STATES = frozenset({IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN})
@@ -538,12 +423,12 @@ POSSIBLE_STATES = frozenset({IntentState.ACKED, IntentState.REFUSED, IntentState
 
 def _submission_states(batch: SubmissionBatch, receipts: object) -> set[IntentState]:
     """Return the states after checking that there is one honest receipt per intent."""
-    assert isinstance(receipts, list | tuple)
-    assert all(isinstance(receipt, WriteReceipt) for receipt in receipts)
-    assert sorted(receipt.intent for receipt in receipts) == sorted(intent.id for intent in batch.intents)
-    states = {receipt.state for receipt in receipts}
-    assert states <= POSSIBLE_STATES | {IntentState.ABSENT}
-    return states
+    return _require_receipts(batch, receipts, POSSIBLE_STATES | {IntentState.ABSENT})
+
+
+async def _require_reading(submitter: VenueSubmitter, batch: SubmissionBatch, wanted: IntentState, why: str) -> None:
+    states = _submission_states(batch, await submitter.read_submissions(batch))
+    assert states == {wanted}, f"read_submissions says {_states_text(states)}, expected {wanted}: {why}"
 
 
 async def _sealed_if_needed(submitter: VenueSubmitter, batch: SubmissionBatch) -> SubmissionBatch:

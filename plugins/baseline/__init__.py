@@ -1,7 +1,7 @@
 """The baseline forecaster: no model, no network, no key. Every other forecaster has to beat it.
 
-It knows a question by its source, its text and what its venue publishes with it (``Question.facts``: ``id`` and
-``freeze_value``; the crowd's price). Every number of its beliefs comes with its reason.
+It knows a question by its source, its id there, its text and what its venue publishes with it (the fact
+``freeze_value``, the crowd's price). Every number of its beliefs comes with its reason.
 """
 
 from bot.api import ForecasterSpec, hookimpl

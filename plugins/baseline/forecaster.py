@@ -94,7 +94,7 @@ def read_question_facts(question: Question, asked_at: datetime) -> QuestionFacts
     """Return what the models may know of a question as of a moment; source and id as its venue gives them."""
     return QuestionFacts(
         source=question.source,
-        key=question.facts.get("id", question.ref.key),
+        key=question.source_id or question.ref.key,
         due=_utc_day(question.as_of or asked_at),
         text=question.title,
         value=_frozen_value(question),

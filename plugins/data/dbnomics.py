@@ -89,7 +89,7 @@ class DbnomicsSeries:
         if question.source != SOURCE:
             return ()
         # The benchmark writes its ids with underscores instead, which a code may contain too: only the first two count.
-        parts = question.facts.get("id", "").split("_", 2)
+        parts = question.source_id.split("_", 2)
         return ("/".join(parts),) if len(parts) == 3 and all(parts) else ()
 
     async def series(self, name: str, *, before: datetime) -> TimeSeries:

@@ -93,8 +93,7 @@ class FredSeries:
         match question_path(question, "fred.stlouisfed.org"):
             case ["series", name]:
                 return (name,)
-        known = question.facts.get("id") if question.source == SOURCE else None
-        return (known,) if known else ()
+        return (question.source_id,) if question.source == SOURCE and question.source_id else ()
 
     async def series(self, name: str, *, before: datetime) -> TimeSeries:
         """Return the series as published until the day before; missing values are skipped."""

@@ -79,9 +79,8 @@ class ManifoldPrices:
         self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
-        known = question.facts.get("id") if question.source == QUESTION_SOURCE else None
-        if known:
-            return (known,)
+        if question.source == QUESTION_SOURCE and question.source_id:
+            return (question.source_id,)
         match question_path(question, "manifold.markets"):
             case [creator, slug]:
                 return (f"{creator}/{slug}",)

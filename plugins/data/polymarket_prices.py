@@ -109,9 +109,8 @@ class PolymarketPrices:
         self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
-        known = question.facts.get("id", "") if question.source == QUESTION_SOURCE else ""
-        if CONDITION_PATTERN.fullmatch(known):
-            return (known,)
+        if question.source == QUESTION_SOURCE and CONDITION_PATTERN.fullmatch(question.source_id):
+            return (question.source_id,)
         match question_path(question, "polymarket.com"):
             case ["market", slug] | ["event", _, slug]:
                 return (slug,)

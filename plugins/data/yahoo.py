@@ -153,8 +153,7 @@ class YahooFinance:
         match question_path(question, "finance.yahoo.com"):
             case ["quote", ticker, *_]:
                 return (ticker,)
-        known = question.facts.get("id") if question.source == QUESTION_SOURCE else None
-        return (known,) if known else ()
+        return (question.source_id,) if question.source == QUESTION_SOURCE and question.source_id else ()
 
     async def series(self, name: str, *, before: datetime) -> TimeSeries:
         """Return the closes of finished sessions, as they were before any later split."""

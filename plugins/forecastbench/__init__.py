@@ -1,8 +1,8 @@
 """The ForecastBench venue: question sets in, forecast sets out, resolution sets read back.
 
-Facts of a question (all texts): ``id``, ``due_date``; where published also ``freeze_value``, ``freeze_explanation``,
-``freeze_at``, ``market_opens_at``, ``market_closes_at`` (moments in ISO 8601, UTC); where questions of the round could
-not be read also their number, ``left_out_market`` and ``left_out_dataset``.
+Facts of a question (all texts): ``due_date``; where published also ``freeze_value``, ``freeze_explanation``,
+``freeze_at``, ``market_opens_at`` (moments in ISO 8601, UTC); where questions of the round could not be read also their
+number, ``left_out_market`` and ``left_out_dataset``.
 """
 
 from bot.api import SetupChoice, SetupValue, VenueSpec, hookimpl

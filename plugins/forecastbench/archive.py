@@ -64,7 +64,7 @@ class ForecastBenchArchive:
     def examples(self, before: datetime) -> Iterator[TrainingExample]:
         """Yield outcomes of earlier rounds with a resolution date strictly before the date of ``before``.
 
-        A round without a question set gives bare questions: an empty title and the facts ``id`` and ``due_date``. The
+        A round without a question set gives bare questions: an empty title, their id and their due date. The
         rule is that of docs/facts/forecastbench.md#resolution-set.
         """
         day = before.date()

@@ -47,7 +47,6 @@ _FACT_FIELDS = {
     "freeze_explanation": "freeze_datetime_value_explanation",
     "freeze_at": "freeze_datetime",
     "market_opens_at": "market_info_open_datetime",
-    "market_closes_at": "market_info_close_datetime",
 }
 
 
@@ -142,6 +141,8 @@ def parse_question(record: Mapping[str, Any], due: date, complaints: FileComplai
         closes_at=end_of_day(due),
         as_of=start_of_day(due),
         crowd=_parse_crowd(record, complaints) if family == MARKET_FAMILY else None,
+        source_id=question_id,
+        market_closes_at=parse_moment(_optional_text(record, "market_info_close_datetime")),
         facts=_parse_facts(record, due),
     )
 
@@ -208,7 +209,8 @@ def bare_question(ref: QuestionRef, targets: Sequence[str]) -> Question:
         opens_at=start_of_day(due),
         closes_at=end_of_day(due),
         as_of=start_of_day(due),
-        facts={"id": question_id, "due_date": due_text},
+        source_id=question_id,
+        facts={"due_date": due_text},
     )
 
 
@@ -298,7 +300,7 @@ def _parse_crowd(record: Mapping[str, Any], complaints: FileComplaints) -> Crowd
 
 
 def _parse_facts(record: Mapping[str, Any], due: date) -> dict[str, str]:
-    facts = {"id": record["id"], "due_date": due.isoformat()}
+    facts = {"due_date": due.isoformat()}
     for name, key in _FACT_FIELDS.items():
         text = _require_text(record.get(key, MISSING_VALUE))
         if text:

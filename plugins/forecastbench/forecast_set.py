@@ -101,7 +101,7 @@ def _intent_rows(intent: Intent, asked: Question) -> Iterator[ForecastRow]:
         prediction = intent.predictions[target.key]
         if isinstance(prediction, BinaryPrediction):
             yield ForecastRow(
-                id=asked.facts["id"],
+                id=asked.source_id,
                 source=asked.source,
                 forecast=prediction.probability,
                 resolution_date=target.key if asked.family == DATASET_FAMILY else None,

@@ -103,7 +103,7 @@ def _share_violations(expected: Mapping[RowKey, str], given: Collection[RowKey],
 def _question_keys(question: Question) -> Iterator[RowKey]:
     for target in question.targets:
         dated = target.resolves_at if question.family == DATASET_FAMILY else None
-        yield question.facts["id"], question.source, None if dated is None else dated.date().isoformat()
+        yield question.source_id, question.source, None if dated is None else dated.date().isoformat()
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -111,7 +111,7 @@ async def open_paper_forecasts(
 ) -> AsyncIterator[VenueSubmitter]:
     """Open the paper book: files in the venue's own folder, at any time, for any round."""
     folder = context.folder / PAPER_FOLDER_NAME
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     yield ForecastSetWriter(settings, folder, _accept_any_date)
 
 

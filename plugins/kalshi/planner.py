@@ -50,7 +50,7 @@ class KalshiQuotes:
     async def read_quotes(self, question: Question) -> Sequence[ContractQuote]:
         """Return the quotes of the markets of a question, a market for each option."""
         tickers = contract_tickers(question)
-        state = await read_event_state(self._client, question.facts["event"])
+        state = await read_event_state(self._client, question.event)
         return [
             ContractQuote(
                 contract=ticker,

@@ -4,11 +4,10 @@ The key of a question is what is traded: the id of its market, or ``MARKET/ANSWE
 independently and each is a separate question. A market where one answer wins is one question, its options named by the
 texts of the answers; a pseudo-numeric one is a number between its ends, both closed.
 
-Facts of a question (all texts): ``market`` and ``event`` (the market's id), ``creator`` (its id) and ``creator_name``,
-``category`` (its first topic), ``type`` (the venue's outcome type), ``mechanism``, ``token``, ``slug``; of one answer
-also ``answer`` (its id), ``label`` (its text) and ``midpoint`` (of a number, or of a date in milliseconds). The pool at
-the moment of reading is in the explanation of the crowd, and with each order in the state of the market it was planned
-on.
+The event of a question is its market, its category the first topic. Its facts (all texts): ``type`` (the venue's
+outcome type), ``mechanism``, ``token``; of one answer also ``answer`` (its id) and ``midpoint`` (of a number, or of a
+date in milliseconds). The pool at the moment of reading is in the explanation of the crowd, and with each order in the
+state of the market it was planned on.
 
 Reading, prices and paper need no key. All requests share one rate limit of 240 a minute, half of what the venue allows
 per address; bets are sent one at a time.
@@ -17,9 +16,10 @@ per address; bets are sent one at a time.
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from bot.api import OrderPlanner, PluginContext, RateLimit, SetupChoice, SetupValue, VenueSpec, hookimpl
+from bot.api import OrderPlanner, PluginContext, RateLimit, SetupChoice, SetupValue, ShareFees, VenueSpec, hookimpl
 from plugins.manifold.account import check_account
 from plugins.manifold.api_client import ManifoldClient
+from plugins.manifold.cpmm import fee_per_share
 from plugins.manifold.paper_market import open_paper
 from plugins.manifold.planner import ManifoldPlanner
 from plugins.manifold.price_feed import open_price_feed
@@ -84,6 +84,7 @@ def foxcast_venues() -> list[VenueSpec[ManifoldSettings]]:
             writer=open_writer,
             prices=open_price_feed,
             planner=open_planner,
+            fees=lambda _question, _order: ShareFees(formula=fee_per_share),
             check=check_account,
             rates=rate_limits,
             comments_by_event=True,

@@ -252,6 +252,13 @@ def _build_question(
         opens_at=opens,
         closes_at=closes,
         crowd=crowd,
+        event=clean_text(market.id),
+        market=clean_text(market.id),
+        slug=clean_text(market.slug or ""),
+        creator=clean_text(market.creator or ""),
+        creator_name=clean_text(market.creator_name or ""),
+        category=clean_text((market.groups or [""])[0]),
+        label="" if answer is None else clean_text(answer.text),
         facts=_question_facts(market, answer),
         tags=tuple(clean_text(group) for group in market.groups or ()),
     )
@@ -271,20 +278,9 @@ def _resolution_criteria(market: ManifoldMarketRecord, answer: ManifoldAnswerRec
 
 
 def _question_facts(market: ManifoldMarketRecord, answer: ManifoldAnswerRecord | None) -> dict[str, str]:
-    facts = {
-        "market": market.id,
-        "event": market.id,
-        "creator": market.creator or "",
-        "creator_name": market.creator_name or "",
-        "category": (market.groups or [""])[0],
-        "type": market.type,
-        "mechanism": market.mechanism or "",
-        "token": market.token or MANA,
-        "slug": market.slug or "",
-    }
+    facts = {"type": market.type, "mechanism": market.mechanism or "", "token": market.token or MANA}
     if answer is not None:
         facts["answer"] = answer.id
-        facts["label"] = answer.text
         if answer.midpoint is not None:
             facts["midpoint"] = f"{answer.midpoint:.15g}"
     return {name: clean_text(value) for name, value in facts.items() if value}

@@ -1,6 +1,6 @@
 """Plans one limit order from a belief.
 
-Uses of ``Question.facts``: ``market``, the id of the market, and ``answer``, the id of the answer if the question is
+Uses ``Question.market``, the id of the market, and the fact ``answer``, the id of the answer if the question is
 about one only. Options of a choice are the names of ``state.option_names``.
 
 ``Order.contract`` is the market's id, or ``market/answer``; prices of the order are those of a share of its leg, while
@@ -81,11 +81,10 @@ class ManifoldPlanner:
 
     async def plan_order(self, proposal: TradeProposal) -> OrderPlan:
         question = proposal.question
-        market = question.facts.get("market")
-        if not market:
+        if not question.market:
             message = f"{question.ref} has no market"
             raise RequestRejectedError(message)
-        state = await self._state(proposal, market)
+        state = await self._state(proposal, question.market)
         # Sizing in a market of many answers takes a second, so it runs off the event loop.
         return await asyncio.to_thread(plan_on_state, proposal, state)
 

@@ -131,7 +131,7 @@ class ManifoldReader:
             )
             raise NotFoundError(message) if answer else RequestRejectedError(message)
         if len(found) > 1:
-            choices = ", ".join(f"{one.ref.key} ({one.facts.get('label', '')})" for one in found[:20])
+            choices = ", ".join(f"{one.ref.key} ({one.label})" for one in found[:20])
             message = f"market {market.id} has {len(found)} questions, name one of them: {choices}"
             raise RequestRejectedError(message)
         return found[0]

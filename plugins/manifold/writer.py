@@ -94,7 +94,7 @@ async def reread_question(
 ) -> Question:
     """Return the question as its market states it now; raises RequestRejectedError if it cannot be traded."""
     market_id = split_contract(order.contract)[0]
-    if question.facts.get("market") != market_id:
+    if question.market != market_id:
         message = f"{question.ref}: the order is on market {market_id}, which the question is not about"
         raise RequestRejectedError(message)
     try:

@@ -3,12 +3,12 @@
 The key of a question is ``POST:QUESTION``: pages and comments go by the number of the post, forecasts by that of the
 question, and the two overlap. Questions of a group and the two branches of a conditional are questions of their own.
 
-Facts of a question (all texts): ``market`` (the question's number), ``post`` and ``event`` (the post's), ``category``
-(its tournament), ``form`` (single, group or conditional), ``type`` (binary, multiple_choice, numeric, discrete, date);
-where they exist also ``label`` (within its group), ``options_ever`` (including removed ones), ``version`` (how many
-sets of options there were), ``projects`` (the numbers of tournaments and series), ``spot_at`` (when forecasts are
-scored, unless the score is over time), ``score``, ``weight``, ``scale`` (of a number or date). ``training`` is "no":
-the site's terms forbid training and evaluating models on data of its API without written permission.
+The event of a question is its post, its market the question's number, its category the tournament. Its facts (all
+texts): ``post`` (its number), ``form`` (single, group or conditional), ``type`` (binary, multiple_choice, numeric,
+discrete, date); where they exist also ``options_ever`` (including removed ones), ``version`` (how many sets of options
+there were), ``projects`` (the numbers of tournaments and series), ``score``, ``scale`` (of a number or date). Nothing
+is learned from them: the site's terms forbid training and evaluating models on data of its API without written
+permission.
 
 All requests share one queue: a request every 3.6 seconds. Community predictions are read by discovery; windows are
 hours, sometimes minutes, so it runs every seven and a half minutes unless config says otherwise.

@@ -202,6 +202,14 @@ def build_question(entry: PostQuestion) -> Question:
             opens_at=asked.open_time,
             closes_at=asked.scheduled_close_time,
             crowd=community_forecast(asked, shape),
+            event=str(entry.post.id),
+            market=str(asked.id),
+            category=_home_tournament(entry.post.projects),
+            label=asked.label or "",
+            spot_at=spot_scoring_time(asked),
+            weight=asked.question_weight,
+            # The terms of the site forbid training and evaluating models on data of its API without written permission.
+            allows_training=False,
             facts=_question_facts(entry),
             tags=tuple(_project_slugs(entry.post.projects, "category", "topic", "tag")),
             tournaments=tuple(
@@ -223,23 +231,14 @@ def build_question(entry: PostQuestion) -> Question:
 
 def _question_facts(entry: PostQuestion) -> dict[str, str]:
     asked = entry.question
-    spot = spot_scoring_time(asked)
     facts = {
-        "market": str(asked.id),
         "post": str(entry.post.id),
-        "event": str(entry.post.id),
-        "category": _home_tournament(entry.post.projects),
         "form": entry.form.value,
         "type": asked.type,
-        "label": asked.label or "",
         "options_ever": " | ".join(asked.all_options_ever or ()),
         "version": str(len(asked.options_history)) if is_sequence(asked.options_history) else "",
         "projects": " ".join(_tournament_numbers(entry.post.projects)),
-        "spot_at": "" if spot is None else spot.isoformat(),
         "score": asked.default_score_type or "",
-        "weight": "" if asked.question_weight is None else f"{asked.question_weight:g}",
-        # The terms of the site forbid training and evaluating models on data of its API without written permission.
-        "training": "no",
     }
     if asked.type in CONTINUOUS and asked.scaling is not None:
         scaling = asked.scaling

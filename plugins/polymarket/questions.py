@@ -24,7 +24,7 @@ from bot.api import (
     Target,
 )
 from plugins.polymarket.event_groups import EventGroup
-from plugins.polymarket.market_parser import PolymarketContract, PolymarketMarket
+from plugins.polymarket.market_parser import ParentEvent, PolymarketContract, PolymarketMarket
 from plugins.polymarket.order_books import ONE, PolymarketOrderBook
 
 VENUE = "polymarket"
@@ -97,12 +97,9 @@ def market_question(market: PolymarketMarket, snapshot: BooksSnapshot) -> Questi
     if not market.is_yes_no:
         title = f'{title} (Yes means "{market.labels[0]}", No means "{market.labels[1]}")'
     facts = {
-        **_question_facts(market.event.id, market.event.category, {"": contract}),
-        "market": market.condition,
-        "id": market.condition,
+        "contracts": _contracts_text({"": contract}),
         "gamma": market.id,
         "version": market.version,
-        "slug": market.slug,
         "group": market.group,
         "tokens": " ".join(market.tokens),
         "outcomes": json.dumps(market.labels, ensure_ascii=False),
@@ -128,8 +125,11 @@ def market_question(market: PolymarketMarket, snapshot: BooksSnapshot) -> Questi
             spread=_book_spread(book),
             liquidity=None if market.liquidity is None else float(market.liquidity),
         ),
+        market=market.condition,
+        source_id=market.condition,
+        slug=market.slug,
+        event=market.event,
         facts=facts,
-        tags=market.event.tags,
     )
     return draft.question(market.condition)
 
@@ -149,10 +149,8 @@ def group_question(group: EventGroup, snapshot: BooksSnapshot) -> Question:
     updated = any(market.condition in snapshot.updated_rules for market in group.members.values())
     members = list(group.members.values())
     facts = {
-        **_question_facts(group.event.id, group.event.category, contracts),
-        "market": group.id,
+        "contracts": _contracts_text(contracts),
         "version": members[0].version,
-        "slug": group.event.slug,
         "group": group.id,
         "rules": _text_digest(json.dumps(rules, sort_keys=True)),
     }
@@ -167,8 +165,10 @@ def group_question(group: EventGroup, snapshot: BooksSnapshot) -> Question:
         crowd=None
         if choice is None
         else CrowdForecast(prediction=choice, at=snapshot.at, explanation=f"prices of the options sum to {total:.3f}"),
+        market=group.id,
+        slug=group.event.slug,
+        event=group.event,
         facts=facts,
-        tags=group.event.tags,
     )
     return draft.question(group.key)
 
@@ -194,8 +194,11 @@ class _QuestionDraft:
     opens_at: datetime | None
     closes_at: datetime | None
     crowd: CrowdForecast | None
+    event: ParentEvent
+    market: str
+    slug: str
+    source_id: str = ""
     facts: Mapping[str, str]
-    tags: tuple[str, ...]
 
     def question(self, key: str) -> Question:
         """Return the question; raises MalformedDataError if the parts contradict each other."""
@@ -213,21 +216,22 @@ class _QuestionDraft:
                 opens_at=self.opens_at if in_order else None,
                 closes_at=closes_at,
                 crowd=self.crowd,
+                event=self.event.id,
+                category=self.event.category,
+                market=self.market,
+                slug=self.slug,
+                source_id=self.source_id,
                 facts={name: text for name, text in self.facts.items() if text},
-                tags=self.tags,
+                tags=self.event.tags,
             )
         except ValueError as error:
             message = f"{key}: {error}"
             raise MalformedDataError(message) from error
 
 
-def _question_facts(event: str, category: str, contracts: Mapping[str, PolymarketContract]) -> dict[str, str]:
+def _contracts_text(contracts: Mapping[str, PolymarketContract]) -> str:
     contract_maps = {option: contract.to_map() for option, contract in contracts.items()}
-    return {
-        "event": event,
-        "category": category,
-        "contracts": json.dumps(contract_maps, ensure_ascii=False, separators=(",", ":")),
-    }
+    return json.dumps(contract_maps, ensure_ascii=False, separators=(",", ":"))
 
 
 def _rules_of_group(group: EventGroup) -> str:

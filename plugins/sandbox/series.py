@@ -48,7 +48,7 @@ class SandboxSeries:
         self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
-        texts = (question.facts.get("id", ""), question.title, question.background, question.criteria)
+        texts = (question.source_id, question.title, question.background, question.criteria)
         return tuple(dict.fromkeys(_SERIES_NAME.findall("\n".join(texts))))
 
     async def series(self, name: str, *, before: datetime) -> TimeSeries:

@@ -39,7 +39,8 @@ OWNERS = {
     # Tokens are made where they are checked.
     "secrets": ("bot.execution.gate.access_control", "bot.store.folder_identity"),
     # An id is derived from content, so that a repeated step finds its own earlier work.
-    "uuid": ("bot.core.ids",),
+    # Client ids of Kalshi have the form of a UUID; they are derived, not drawn.
+    "uuid": ("bot.core.ids", "plugins.kalshi.writer"),
     # Few places speak HTTP: each bounds sizes and times and asks the rates, or guards against addresses inside.
     **dict.fromkeys(
         (

@@ -1,7 +1,7 @@
-"""What growth costs: jobs of the daemon and commands of people on ledgers of ten years, with a thousand questions up.
+"""What growth costs: jobs of the daemon and commands of people on ledgers of ten years, with one question up.
 
-``--huge`` adds a million. The daemon's own jobs should take the same time at every size, the rest grow no faster than
-the ledger.
+Also whole runs: what each question costs in a run on few and on many. ``--huge`` adds a million, and a run on 10,000.
+The daemon's own jobs should take the same time at every size, the rest grow no faster than the ledger.
 """
 
 import asyncio
@@ -20,10 +20,12 @@ from bot.jobs.ledger_maintenance import EvidenceContext, maintain_evidence
 from bot.store.backups import create_backup
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger
 from tests.benchmarks.figures import MeasureSize, environment, run, say
+from tests.benchmarks.whole_programs import ProgramWork, machine_load, measure_foxcast, serve_models
 from tests.grown_ledger import NOW, GrownLedger, grow_ledger
 
-SIZES = (1_000, 10_000, 100_000)
+SIZES = (1, 100, 1_000, 10_000, 100_000)
 QUICK_SIZES = (300,)
+RUN_SIZES, QUICK_RUN_SIZES, HUGE_RUN_SIZE = (1, 100, 1_000), (2,), 10_000
 HUGE_SIZE = 1_000_000
 ROUNDS = 5
 PROBE_S = 0.005
@@ -40,6 +42,17 @@ def main(size: MeasureSize) -> None:
     for questions in (*sizes, HUGE_SIZE) if size is MeasureSize.HUGE else sizes:
         with tempfile.TemporaryDirectory() as folder:
             _measure(Path(folder), questions)
+    _measure_runs(size)
+
+
+def _measure_runs(size: MeasureSize) -> None:
+    """Run the program on new questions, each of five calls of a model that answers at once."""
+    sizes = QUICK_RUN_SIZES if size is MeasureSize.QUICK else RUN_SIZES
+    with serve_models() as server:
+        for questions in (*sizes, HUGE_RUN_SIZE) if size is MeasureSize.HUGE else sizes:
+            load, used = machine_load(), measure_foxcast(server, ProgramWork(questions=questions)).used
+            each = f"CPU {1000 * used.cpu_s / questions:.1f} ms a question, the start included"
+            say(f"{questions:,} new questions, foxcast run --once", f"{used}, {each}, {load}")
 
 
 def _measure(state: Path, questions: int) -> None:
@@ -55,6 +68,9 @@ def _measure(state: Path, questions: int) -> None:
         # Doctor finds no daemon, and says so with its exit code.
         used = run(command, env=environment(state, source="sample", chosen="sample"), codes=(0, 1))
         say(f"{name}, foxcast {command}", str(used))
+    for what in ("the first time", "nothing new to do"):
+        used = run("run", "--once", env=environment(state, source="sample", chosen="latest"), codes=(0, 1))
+        say(f"{name}, foxcast run --once on the sample, {what}", str(used))
     began = perf_counter()
     backup = create_backup(path, path.parent / "backups", at=NOW)
     say(f"{name}, backup", f"{perf_counter() - began:.2f} s for {backup.size_bytes / 1e6:.1f} MB")

@@ -1,5 +1,6 @@
 """What all measurements share: their size, how a figure is printed, and whole processes with what they used."""
 
+import json
 import os
 import resource
 import subprocess
@@ -8,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 
@@ -18,6 +18,16 @@ COMMAND = Path(sys.executable).with_name("foxcast")
 VENUE = "forecastbench"
 # macOS counts bytes, others kilobytes.
 _PER_MB = 2**20 if sys.platform == "darwin" else 2**10
+# Runs a command and prints its seconds of wall and of CPU, its peak of memory and its exit code.
+_LAUNCHER = """
+import os, sys, time
+began = time.perf_counter()
+null = os.open(os.devnull, os.O_RDWR)
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ,
+                     file_actions=[(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, null, 1)])
+_, status, used = os.wait4(pid, 0)
+print([time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss, os.waitstatus_to_exitcode(status)])
+"""
 
 
 class MeasureSize(StrEnum):
@@ -79,20 +89,21 @@ def environment(state: Path, *, source: str, chosen: str) -> Mapping[str, str]:
 
 
 def run(*arguments: str, env: Mapping[str, str], codes: Collection[int] = (0,)) -> ProcessUsage:
-    """Run the real command to its end; raises RuntimeError with what it said for another exit code.
+    """Run the real command to its end; raises RuntimeError with what it said for another exit code."""
+    return run_process([COMMAND, *arguments], env=env, codes=codes)
 
-    Linux counts what this process holds as it starts the command to the peak of the command: less cannot be seen.
+
+def run_process(
+    command: Sequence[str | Path], *, env: Mapping[str, str], codes: Collection[int] = (0,)
+) -> ProcessUsage:
+    """Run a process to its end; raises RuntimeError with what it said for another exit code.
+
+    Linux counts what a process holds as it starts a command to the peak of the command, so a small one starts it.
     """
-    started = perf_counter()
-    process = subprocess.Popen(
-        [COMMAND, *arguments], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    with process:
-        said = process.stderr.read() if process.stderr else ""
-        _, status, used = os.wait4(process.pid, 0)
-        wall_s = perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in codes:
-        message = f"foxcast {' '.join(arguments)} ended with {process.returncode}: {said}"
+    launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *map(str, command)]
+    done = subprocess.run(launcher, env=env, capture_output=True, text=True, check=True)
+    wall_s, cpu_s, peak, code = json.loads(done.stdout)
+    if code not in codes:
+        message = f"{' '.join(map(str, command))} ended with {code}: {done.stderr}"
         raise RuntimeError(message)
-    return ProcessUsage(wall_s=wall_s, cpu_s=used.ru_utime + used.ru_stime, peak_mb=used.ru_maxrss / _PER_MB)
+    return ProcessUsage(wall_s=wall_s, cpu_s=cpu_s, peak_mb=peak / _PER_MB)

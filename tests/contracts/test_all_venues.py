@@ -18,7 +18,8 @@ from bot.testing.http import FakeHttpClient, FakeWriteClient
 from bot.testing.planner_contract import OrderPlannerContract
 from bot.testing.price_feed_contract import PriceFeedContract
 from bot.testing.question_list_contract import QuestionListContract
-from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
+from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract
+from bot.testing.trading_contract import TradingSubmitterContract
 from bot.testing.venue_contracts import ArchiveContract, QuestionReaderContract, VenueContract
 
 WRITER, PAPER = "writer", "paper"

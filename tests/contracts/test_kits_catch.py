@@ -13,7 +13,8 @@ from bot.testing.planner_contract import OrderPlannerContract
 from bot.testing.price_feed_contract import PriceFeedContract
 from bot.testing.question_list_contract import QuestionListContract
 from bot.testing.spec_contract import PluginSpecContract
-from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
+from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract
+from bot.testing.trading_contract import TradingSubmitterContract
 from bot.testing.venue_contracts import ArchiveContract, ClosingPlannerContract, QuestionReaderContract, VenueContract
 from tests.contracts.test_all_venues import kit_classes
 from tests.contracts.test_planners import PLANNER_MISTAKES

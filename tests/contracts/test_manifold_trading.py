@@ -1,7 +1,7 @@
 """The contract kits on what trades at Manifold: the writer in front of the fake venue, and the paper book."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -10,11 +10,12 @@ import pytest
 
 from bot.api import ContractSide, PaperBookContext, Question, SubmissionBatch, TradingSubmitter, VenueSpec
 from bot.simulator.faults import RequestFault
-from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitter_contracts import ExpectedTrade, SubmitterSetup
 from bot.testing.submitters import LossyTradingSubmitter
+from bot.testing.trading_contract import TradingSubmitterContract
 from plugins.manifold import foxcast_venues
 from tests.order_intents import make_intent
-from tests.plugins.manifold.fixture import KEY, ManifoldFixture, open_fixture, order_of
+from tests.plugins.manifold.fixture import KEY, ManifoldFixture, open_fixture, order_of, sale_of
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
@@ -45,6 +46,20 @@ class OrderBatches:
             (on_bob, order_of(self.many, answer=bob, leg=ContractSide.NO, limit="0.25")),
             (on_one, order_of(self.one, answer=ann, option="Ann", limit="0.55")),
         )
+
+    def trades(self) -> Sequence[ExpectedTrade]:
+        """Of 20 mana, and back: the pool holds 100 of each side, and the product stays the same without fees.
+
+        120 shares of one side are there when 100 * 100 / 120 of the other are left: docs/facts/manifold.md.
+        """
+        shares = 120 - 100 * 100 / 120
+        made = []
+        for leg, unmet in ((ContractSide.YES, "0.48"), (ContractSide.NO, "0.52")):
+            order = order_of(self.rain, leg=leg, limit="0.60" if leg is ContractSide.YES else "0.40")
+            unfilled, sale = order_of(self.rain, leg=leg, limit=unmet), sale_of(self.rain, shares, leg)
+            made.append(ExpectedTrade(order=order, price=20 / shares, fee=0.0, shares=shares, unfilled=unfilled))
+            made.append(ExpectedTrade(order=sale, price=20 / shares, fee=0.0, shares=shares))
+        return made
 
     def edit(self) -> None:
         self.stand.clock.advance_without_waking(1)
@@ -101,6 +116,7 @@ class TestWriter(TradingSubmitterContract):
             ),
             edit_questions=batches.edit,
             resting_batch=await batches.resting(),
+            trades=batches.trades(),
             secrets=(KEY,),
         )
 
@@ -135,6 +151,7 @@ class TestPaperBook(TradingSubmitterContract):
                 lose_request=lambda: book.losses.append("request"),
                 lose_reply=lambda: book.losses.append("reply"),
                 resting_batch=await batches.resting(),
+                trades=batches.trades(),
             )
         # On paper nothing is ever written there.
         assert [one.path for one in manifold.venue.requests if one.method != "GET"] == []

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from datetime import timedelta
 from decimal import Decimal
@@ -11,10 +11,20 @@ from typing import Any, ClassVar, Literal, cast
 
 import pytest
 
-from bot.api import ContractSide, Order, PluginSettings, Question, SubmissionBatch, TradingSubmitter, VenueSpec
+from bot.api import (
+    ContractSide,
+    Order,
+    OrderSide,
+    PluginSettings,
+    Question,
+    SubmissionBatch,
+    TradingSubmitter,
+    VenueSpec,
+)
 from bot.simulator.venues.polymarket_state import FakeFeeSchedule
-from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitter_contracts import ExpectedTrade, SubmitterSetup
 from bot.testing.submitters import LossyTradingSubmitter
+from bot.testing.trading_contract import TradingSubmitterContract
 from bot.testing.venue_contracts import VenueContract
 from plugins.polymarket import foxcast_venues
 from plugins.polymarket.api_client import QueryParameters, build_url
@@ -87,6 +97,24 @@ class OrderBatches:
             (race, order("20", "0.31", of=question_contracts(race)["Bob"], option="Bob")),
         )
 
+    async def trades(self) -> Sequence[ExpectedTrade]:
+        """Of books of 0.49 and 0.51; rain takes 0.04 * shares * price * (1 - price): docs/facts/polymarket.md#fees."""
+        made = []
+        for traded, leg, fees in (
+            (self.rain, ContractSide.YES, (0.19992, 0.09996)),
+            (self.snow, ContractSide.NO, (0.0, 0.0)),
+        ):
+            contract = question_contracts(await self.stand.question(traded.condition))[""]
+            for side, shares, price, unmet, fee in (
+                (OrderSide.BUY, 20, "0.51", "0.49", fees[0]),
+                (OrderSide.SELL, 10, "0.49", "0.51", fees[1]),
+            ):
+                asked, unfilled = (
+                    order(str(shares), limit, leg=leg, of=contract, side=side) for limit in (price, unmet)
+                )
+                made.append(ExpectedTrade(order=asked, price=float(price), fee=fee, shares=shares, unfilled=unfilled))
+        return made
+
     async def refused(self) -> SubmissionBatch:
         """Of more than the account has."""
         rain = await self.stand.question(self.rain.condition)
@@ -139,6 +167,7 @@ class TestPaperBook(TradingSubmitterContract):
                 lose_request=lambda: book.losses.append("request"),
                 lose_reply=lambda: book.losses.append("reply"),
                 resting_batch=await batches.resting(),
+                trades=await batches.trades(),
             )
             # On paper nothing is ever written there: books are asked for by POST.
             assert {one.path for one in polymarket.venue.requests if one.method != "GET"} <= {"/books"}

@@ -1,6 +1,6 @@
 """The contract kit of traders on the live Polymarket writer, over its fake venue."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -8,15 +8,18 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bot.api import SealingSubmitter, VenueSpec
+from bot.api import ContractSide, Order, OrderSide, Question, SealingSubmitter, VenueSpec
 from bot.simulator.faults import RequestFault
-from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitter_contracts import ExpectedTrade, SubmitterSetup
+from bot.testing.trading_contract import TradingSubmitterContract
 from plugins.polymarket import foxcast_venues
 from plugins.polymarket.order_terms import PolymarketOrderType
 from tests.order_intents import make_batch, make_intent
 from tests.plugins.polymarket.writer_fixture import BOOK, FEES, KEY, WriterFixture, open_writer_fixture, order_of
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
+YES, NO = ContractSide
+BUY, SELL = OrderSide
 
 
 @pytest.fixture
@@ -53,8 +56,29 @@ async def create_setup(polymarket: WriterFixture, **order: Any) -> SubmitterSetu
         lose_reply=lambda: polymarket.venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/order"),
         edit_questions=edit,
         resting_batch=make_batch(questions[0], rests),
+        trades=polymarket_trades(*questions),
         secrets=(KEY[2:], polymarket.user.key, polymarket.user.secret, polymarket.user.passphrase),
     )
+
+
+def polymarket_trades(rain: Question, snow: Question) -> Sequence[ExpectedTrade]:
+    """Of a book of 0.49 and 0.50; the fee is 0.04 * shares * price * (1 - price): docs/facts/polymarket.md#fees."""
+    return [
+        polymarket_trade(rain, YES, BUY, size=20, price=0.50, fee=0.2),
+        polymarket_trade(rain, YES, SELL, size=10, price=0.49, fee=0.09996),
+        polymarket_trade(snow, NO, BUY, size=20, price=0.51, fee=0.19992),
+        polymarket_trade(snow, NO, SELL, size=10, price=0.50, fee=0.1),
+    ]
+
+
+def polymarket_trade(
+    question: Question, leg: ContractSide, side: OrderSide, *, size: int, price: float, fee: float
+) -> ExpectedTrade:
+    def order_at(limit: float) -> Order:
+        return order_of(question, leg=leg, side=side, size=str(size), price=f"{limit:.2f}")
+
+    unmet = order_at(price - 0.02 if side is BUY else price + 0.02)
+    return ExpectedTrade(order=order_at(price), price=price, fee=fee, shares=size, unfilled=unmet)
 
 
 def _time(

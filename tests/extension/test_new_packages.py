@@ -1,5 +1,7 @@
 """What `foxcast new` writes, as its author meets it: tests, types and style are sound, and its config.toml opens it."""
 
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.cli.command_exit import ExitCode
+from bot.cli.main import main
 from bot.cli.new import MAX_NAME_LENGTH, SPEC_KINDS, PluginKind, render_package, write_package
 from bot.config.loader import load_config
 from bot.core.plugin_specs import BaseSpec
@@ -19,6 +23,7 @@ NAMES = {
     PluginKind.FORECASTER: "fern",
     PluginKind.SEARCH: "moss",
     PluginKind.DATA: "reed",
+    PluginKind.MODEL: "teal",
     PluginKind.NOTIFIER: "bell",
     PluginKind.COMMAND: "sage",
 }
@@ -46,6 +51,8 @@ def installed(packages: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         points = project["entry-points"]["foxcast"].items()
         (about / "entry_points.txt").write_text("[foxcast]\n" + "".join(f"{name} = {at}\n" for name, at in points))
         monkeypatch.syspath_prepend(str(packages / kind / "src"))
+    # For child processes.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(packages / kind / "src") for kind in NAMES))
     yield packages
     for name in [name for name in sys.modules if name.startswith("foxcast_")]:
         del sys.modules[name]
@@ -119,3 +126,31 @@ def test_its_configuration_opens_it(installed: Path, kind: PluginKind) -> None:
     assert NAMES[kind] in [plugin.name for plugin in registry.enabled]
     offering: type[BaseSpec] = SPEC_KINDS[kind]
     assert find_offering_plugin(find_plugins(config), offering, NAMES[kind]) == NAMES[kind]
+
+
+# The kits that a package runs with its own tests, and those that need no author.
+KITS = {
+    PluginKind.VENUE: {
+        *("VenueContract", "QuestionListContract", "QuestionReaderContract"),
+        *("OrderPlannerContract", "ClosingPlannerContract", "PaperBookContract", "TradingSubmitterContract"),
+    },
+    PluginKind.FORECASTER: {"ForecasterContract"},
+    PluginKind.SEARCH: {"SearchEngineContract"},
+    PluginKind.DATA: {"TimeSeriesContract"},
+    PluginKind.MODEL: {"ModelProviderContract", "PluginSpecContract"},
+    PluginKind.NOTIFIER: {"NotifierContract"},
+    PluginKind.COMMAND: {"CommandContract"},
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_plugins_check_is_green(installed: Path, kind: PluginKind, capfd: pytest.CaptureFixture[str]) -> None:
+    code = main(["--config", str(installed / kind / "config.toml"), "plugins", "check", NAMES[kind]])
+    shown = capfd.readouterr()
+    assert (code, shown.err) == (ExitCode.DONE, ""), shown.out
+    head, _, *rows, last = shown.out.splitlines()
+    assert head.startswith(f"installed plugin {NAMES[kind]} (foxcast-{NAMES[kind]} 0.1.0")
+    cells = [re.split(r"\s{2,}", row.strip()) for row in rows]
+    assert {check for result, _, check, *_ in cells if result == "passed"} == KITS[kind]
+    parts = {"venue": 4, "command": 0}.get(kind, 1)
+    assert last == f"{NAMES[kind]}: " + (f"{parts} opened, " if parts else "") + f"{len(KITS[kind])} passed"

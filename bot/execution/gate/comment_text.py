@@ -45,7 +45,7 @@ def render_comment(
     option = "" if order is None else order.option
     parts = {
         "title": question.title,
-        "answer": option or question.facts.get("label", ""),
+        "answer": option or question.label,
         "forecast": _describe_forecast(question, forecast),
         "bet": f"; bet {order.leg.upper()} on {option}" if order is not None and option else "",
         "revision": str(forecast.revision),
@@ -73,8 +73,7 @@ def _has_reasons(belief: Belief) -> bool:
 
 def _describe_forecast(question: Question, forecast: Forecast) -> str:
     text = "; ".join(_describe_prediction(question, one) for one in list(forecast.predictions.values())[:1])
-    label = question.facts.get("label")
-    return f"{text} for {label}" if label else text
+    return f"{text} for {question.label}" if question.label else text
 
 
 def _describe_prediction(question: Question, prediction: Prediction) -> str:

@@ -206,7 +206,8 @@ def _nested_secrets(name: str, value: object) -> Iterator[str]:
         case SecretStr() | SecretBytes():
             yield f"{name}={value.get_secret_value()!r}"
         case BaseModel():
-            yield from _nested_secrets(name, dict(value))
+            # Not dict(value): a setting named "keys" would be taken for the method.
+            yield from _nested_secrets(name, dict(iter(value)))
         case Mapping():
             for key, item in sorted(value.items(), key=str):
                 yield from _nested_secrets(f"{name}.{key}", item)

@@ -13,7 +13,7 @@ from bot.core.forecasts import Forecast
 from bot.core.ids import derive_id
 from bot.core.orders import Order, OrderPlan
 from bot.core.permissions import ArmRecord, CapUsage, ExposureGroups, SubmissionApproval
-from bot.core.questions import Question, ReservedFact
+from bot.core.questions import Question
 from bot.core.submissions import HoldDecision, Intent, IntentAction
 from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.store.permissions import SubmissionHalt
@@ -117,12 +117,7 @@ class DecisionContext:
 
 def exposure_groups(question: Question) -> ExposureGroups:
     """Return the groups of orders that share risk with the question, as its venue reports them."""
-    facts = question.facts
-    return ExposureGroups(
-        event=facts.get(ReservedFact.EVENT, ""),
-        creator=facts.get(ReservedFact.CREATOR, ""),
-        category=facts.get(ReservedFact.CATEGORY, ""),
-    )
+    return ExposureGroups(event=question.event, creator=question.creator, category=question.category)
 
 
 def build_intent(context: DecisionContext) -> Intent:

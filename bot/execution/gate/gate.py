@@ -113,7 +113,7 @@ class PreSendCheck:
         status = await self.ledger.permissions.read_status(
             {policy.venue: policy.account}, now=now, paper=paper_venues({policy.venue: policy})
         )
-        lost_today, drawdown = status.losses.get(policy.venue, (0.0, 0.0))
+        lost_today, drawdown = status.losses[policy.venue]
         forecast = await self.ledger.forecasts.get(intent.forecast)
         asked = SnapshotRequest(
             ref=intent.ref,
@@ -136,7 +136,7 @@ class PreSendCheck:
             missing_requirements=self.readiness.missing_requirements(policy.venue),
             clairvoyant=snapshot.clairvoyant,
             takes_orders=policy.venue in self.trading_venues,
-            plan=None if intent.order is None else OrderPlan(why="", order=intent.order),
+            plan=OrderPlan(why="", order=intent.order),
             cap_usage=CapUsage(lost_today=lost_today, drawdown=drawdown),
             phase=SubmissionPhase.SEND,
             kind=SubmissionKind.of_intent(intent),

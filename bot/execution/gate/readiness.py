@@ -94,8 +94,8 @@ def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[st
     """Return the faults that the job found at each venue, by requirement; {} for a venue without faults."""
     if run is None or not run.ok:
         return {}
-    names = "|".join(re.escape(name) for name in sorted(venues, key=len, reverse=True))
-    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
+    names = "|".join(map(re.escape, venues))
+    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail)
     return {name: dict(_split_faults(report)) for name, report in zip(text[::2], text[1::2], strict=True)}
 
 

@@ -111,11 +111,7 @@ async def submit_comments(session: AccountSession, row: BatchRow) -> int:
     """Send, one by one, the comments whose forecast was acknowledged; return how many were."""
     acked = 0
     for item in await session.read_intents(row):
-        if (
-            session.is_stopping()
-            or item.state not in WAITING_STATES
-            or _is_waiting_to_retry(item, row, session.clock.now())
-        ):
+        if item.state not in WAITING_STATES or _is_waiting_to_retry(item, row, session.clock.now()):
             continue
         parent_state = await session.ledger.submissions.parent_intent_state(item.intent.id)
         if parent_state in {None, IntentState.REFUSED, IntentState.SUPERSEDED}:

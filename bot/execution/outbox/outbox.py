@@ -66,39 +66,32 @@ async def reconcile_batch(session: AccountSession, row: BatchRow) -> int:
     return settled
 
 
-async def reconcile_open_order(session: AccountSession, item: IntentRow) -> bool:
-    """Read back an accepted order: its fills so far, and after its fence its final cost.
-
-    Returns whether it is closed. Raises the errors of the venue.
-    """
+async def reconcile_open_order(session: AccountSession, item: IntentRow) -> None:
+    """Read back an accepted order: its fills so far, and after its fence its final cost; raises the venue's errors."""
     history = (await _read_sealed_histories(session, [item]))[item.intent.id]
     asked_at = session.clock.now()
     found = receipts_by_intent(
         await session.submitter.read_submissions(await session.build_single_batch(item.intent, history.sealed))
     )
     receipt = checked_receipt(item.intent, found.get(item.intent.id))
-    if receipt.state not in {IntentState.ACKED, IntentState.ABSENT}:
-        return False
-    is_over = _is_past_fence(session, history, asked_at)
-    if receipt.state is IntentState.ABSENT and await session.ledger.submissions.fills(item.intent.id):
-        return is_over and await _keep_contradicted_order(session, item.intent, asked_at)
-    if receipt.state is IntentState.ABSENT:
-        late = _is_past_fence(session, history, asked_at - LISTING_DELAY)
-        return late and await _keep_vanished_order(session, item.intent, asked_at)
-    await halt_on_wrong_fills(session, [item.intent], [receipt])
-    await session.ledger.submissions.settle([receipt], at=session.clock.now(), as_of=asked_at)
-    return is_over
+    if receipt.state is IntentState.ACKED:
+        await halt_on_wrong_fills(session, [item.intent], [receipt])
+        await session.ledger.submissions.settle([receipt], at=session.clock.now(), as_of=asked_at)
+    elif receipt.state is IntentState.ABSENT and await session.ledger.submissions.fills(item.intent.id):
+        if _is_past_fence(session, history, asked_at):
+            await _keep_contradicted_order(session, item.intent, asked_at)
+    elif receipt.state is IntentState.ABSENT and _is_past_fence(session, history, asked_at - LISTING_DELAY):
+        await _keep_vanished_order(session, item.intent, asked_at)
 
 
-async def _keep_contradicted_order(session: AccountSession, intent: Intent, asked_at: datetime) -> bool:
+async def _keep_contradicted_order(session: AccountSession, intent: Intent, asked_at: datetime) -> None:
     """Halt the venue: it does not know an order that was partly filled. Its whole possible cost stays reserved."""
     why = f"the order {intent.id} on {intent.ref} was filled in part by its own account, but the venue does not know it"
     await halt_venue(session, intent.ref.venue, why)
     await session.ledger.submissions.record_last_read(intent.id, as_of=asked_at)
-    return True
 
 
-async def _keep_vanished_order(session: AccountSession, intent: Intent, asked_at: datetime) -> bool:
+async def _keep_vanished_order(session: AccountSession, intent: Intent, asked_at: datetime) -> None:
     """Alert: an accepted order is missing. Others may have filled it, so its whole possible cost stays reserved."""
     message = (
         f"the order {intent.id} on {intent.ref} was accepted, but the venue lists neither it nor a fill; its possible "
@@ -107,7 +100,6 @@ async def _keep_vanished_order(session: AccountSession, intent: Intent, asked_at
     log.error("not listed", venue=intent.ref.venue, intent=intent.id)
     await session.alert(intent.ref.venue, message)
     await session.ledger.submissions.record_last_read(intent.id, as_of=asked_at)
-    return True
 
 
 async def revoke_missing_forecasts(session: AccountSession, row: BatchRow) -> int:
@@ -271,7 +263,7 @@ class Outbox:
     async def recover(self) -> int:
         """At start, before anything is sent: mark intents unknown that were being sent when the process died."""
         found = await self._mark_interrupted("the process ended before an answer")
-        for venue in self.submitters if found else ():
+        for venue in self.submitters:
             await safety_halts.halt_if_too_many_unsettled(self._open_session(venue), venue)
         return found
 
@@ -390,10 +382,10 @@ class Outbox:
             )
         return False
 
-    async def _settle_safely(self, venue: str, batch: str, read: Awaitable[int]) -> int:
+    async def _settle_safely(self, venue: str, batch: str, read: Awaitable[int | None]) -> int:
         """Await a reading; a venue that cannot be read settles nothing."""
         try:
-            return await read
+            return await read or 0
         except StoreError:
             raise
         except FoxcastError as error:

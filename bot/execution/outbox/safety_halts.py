@@ -136,7 +136,7 @@ def _cost_breach(intent: Intent, fills: Sequence[Fill]) -> str | None:
 def _price_breach(intent: Intent, order: Order, fills: Sequence[Fill]) -> str | None:
     """Return that the average price is worse than the limit, or None; single fills may be worse at some venues."""
     shares = math.fsum(fill.shares for fill in fills)
-    price = math.fsum(fill.shares * fill.price for fill in fills) / shares if shares else order.limit
+    price = math.fsum(fill.shares * fill.price for fill in fills) / shares
     worse = price - order.limit if order.side is OrderSide.BUY else order.limit - price
     if worse <= COST_TOLERANCE:
         return None

@@ -51,7 +51,7 @@ where ref = :ref and account = :account and action = 'forecast' and (ended_at is
 """
 _INSERT_STATEMENT = """
 insert into statement (intent, tag, account, ref, action, predictions, said, begun_at, ended_at)
-values (:intent, :tag, :account, :ref, :action, :predictions, :said, :at, :until)
+values (:intent, :tag, :account, :ref, :action, :predictions, :said, :at, :until) returning seq
 """
 _SELECT_HISTORY = """
 select intent, predictions, begun_at, ended_at from statement
@@ -238,10 +238,9 @@ def _write_statement(
         "action": statement.action.value,
         "predictions": PREDICTIONS.encode(statement.predictions),
         "said": sanitize_text(statement.text),
-        "until": format_timestamp(until) if statement.action is IntentAction.FORECAST else format_timestamp(now),
+        "until": format_timestamp(until),
     }
-    database.execute(_INSERT_STATEMENT, values)
-    return _statement_number(database, statement.intent) or 0
+    return int(database.execute(_INSERT_STATEMENT, values).fetchone()[0])
 
 
 def _statement_number(database: Database, intent: str) -> int | None:

@@ -106,7 +106,7 @@ def _book_report(database: Database, at: datetime) -> PaperBookReport | None:
     return PaperBookReport(
         account=read_account(database, at),
         begun_at=parse_timestamp(begun[0]),
-        capital=from_millionths(-sums.get("capital", 0)),
+        capital=from_millionths(-sums["capital"]),
         realised=from_millionths(-sums.get("gain", 0)),
         fees=from_millionths(fees),
         orders=dict(database.execute(_COUNT_BY_STATE).fetchall()),

@@ -321,7 +321,8 @@ def _crowd_text(question: Question, answer_format: AnswerFormat) -> str:
 
 def _facts_text(question: Question) -> str:
     # The value that a market froze is the crowd's price, which has its own setting.
-    if question.crowd is not None or not question.facts:
+    facts = question.published_facts
+    if question.crowd is not None or not facts:
         return ""
-    listed = "\n".join(f"{name}: {value}" for name, value in question.facts.items())
+    listed = "\n".join(f"{name}: {value}" for name, value in facts.items())
     return f"\n\n## What the venue publishes with it\n{fence_text(listed, 'facts')}"

@@ -85,9 +85,8 @@ class WebSearchTool:
             message = "The search could not be done: no search engine answered."
             raise ToolCallError(message, note=ToolCallNote(search=number))
         results, caught = self._filter_by_date(found)
-        verdict = await judge_content(
-            [judged_hit_text(result.hit, self.context) for result in results], self.context, trace
-        )
+        judged_texts = (judged_hit_text(result.hit, self.context) for result in results)
+        verdict = await judge_content(judged_texts, self.context, trace)
         kept, dropped = self._filter_by_content(results, verdict)
         return self._build_outcome(number, kept, caught + dropped, checked=verdict.checked)
 
@@ -116,7 +115,7 @@ class WebSearchTool:
 
         asked = {"engine": engine.name, "query": query, "before": before and before.isoformat(), "limit": limit}
         return await trace.replay_or_run(
-            "search", asked, lambda: run_with_timeout(SEARCH_TIMEOUT_S, engine.name, hits())
+            "search", asked, lambda: run_with_timeout(SEARCH_TIMEOUT_S, engine.name, hits()), with_next=True
         )
 
     def _date_bound(self, engine: ConfiguredSearchEngine) -> datetime | None:

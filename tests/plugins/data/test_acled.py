@@ -169,4 +169,4 @@ def test_the_names_of_real_questions_reproduce_their_ids(shared: Path, tmp_path:
             ).hexdigest()
             for key in templates
         }
-        assert question.facts["id"] in digests, question.title
+        assert question.source_id in digests, question.title

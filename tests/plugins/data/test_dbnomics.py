@@ -191,5 +191,5 @@ def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> N
 
 def test_an_id_that_cannot_be_taken_apart_has_no_name(tmp_path: Path) -> None:
     context, _ = answered(b"", tmp_path, now=NOW)
-    odd = replace(UNRELATED_QUESTION, source="dbnomics", url=None, facts={"id": "meteofrance"})
+    odd = replace(UNRELATED_QUESTION, source="dbnomics", url=None, source_id="meteofrance")
     assert list(DbnomicsSeries(DbnomicsSettings(), context).series_names(odd)) == []

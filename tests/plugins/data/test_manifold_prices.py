@@ -193,7 +193,7 @@ def test_every_real_question_names_its_market(shared: Path, tmp_path: Path) -> N
     named = names_of_all(source, real_questions(shared, "manifold"))
     assert len(named) == len(set(named)) == 469
     assert all(re.fullmatch(r"[A-Za-z0-9]{10}|[A-Za-z0-9]{20}", name) for name in named)
-    by_address = names_of_all(source, (replace(q, facts={}) for q in real_questions(shared, "manifold")))
+    by_address = names_of_all(source, (replace(q, source_id="") for q in real_questions(shared, "manifold")))
     assert all(re.fullmatch(r"[^/]+/[^/]+", name) for name in by_address)
 
 

@@ -163,7 +163,7 @@ def test_every_real_question_names_its_market(shared: Path, tmp_path: Path) -> N
     named = names_of_all(source, real_questions(shared, "polymarket"))
     assert len(named) == len(set(named)) == 798
     assert all(CONDITION_PATTERN.fullmatch(name) for name in named)
-    by_address = names_of_all(source, (replace(q, facts={}) for q in real_questions(shared, "polymarket")))
+    by_address = names_of_all(source, (replace(q, source_id="") for q in real_questions(shared, "polymarket")))
     assert all("/" not in name and not CONDITION_PATTERN.fullmatch(name) for name in by_address)
 
 

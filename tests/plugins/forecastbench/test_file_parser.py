@@ -43,16 +43,16 @@ def test_place_holders_are_filled_and_remarks_leave_the_title() -> None:
 
 def test_facts_leave_out_what_is_not_there() -> None:
     asked, listed = parse_question_set(question_file(market(), series())).questions
+    assert (asked.source_id, asked.market_closes_at) == ("m1", datetime(2026, 4, 1, 17, tzinfo=UTC))
     assert dict(asked.facts) == {
-        "id": "m1",
         "due_date": "2026-03-01",
         "freeze_value": "0.25",
         "freeze_explanation": "The price.",
         "freeze_at": "2026-02-19T00:00:00+00:00",
         "market_opens_at": "2026-01-05T00:00:00+00:00",  # published as a bare date
-        "market_closes_at": "2026-04-01T17:00:00+00:00",
     }
-    assert set(listed.facts) == {"id", "due_date", "freeze_value", "freeze_explanation", "freeze_at"}
+    assert listed.market_closes_at is None
+    assert set(listed.facts) == {"due_date", "freeze_value", "freeze_explanation", "freeze_at"}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_combination_questions_are_counted_and_skipped() -> None:
 )
 def test_a_bad_record_is_put_aside_and_the_others_stay(changes: dict[str, object], reason: str) -> None:
     found = parse_question_set(question_file(market(id="good"), market(**changes), "no record at all"))
-    assert [question.facts["id"] for question in found.questions] == ["good"]
+    assert [question.source_id for question in found.questions] == ["good"]
     assert len(found.complaints) == 2
     assert reason in found.complaints[0]
 
@@ -232,7 +232,7 @@ def test_a_question_known_by_its_outcome_only_is_bare() -> None:
     found = bare_question(question_ref(DUE, "fred", "A/B"), ["2026-03-31", "2026-03-08"])
     assert (found.title, found.source, found.family) == ("", "fred", "dataset")
     assert [target.horizon_days for target in found.targets] == [7, 30]
-    assert dict(found.facts) == {"id": "A/B", "due_date": "2026-03-01"}
+    assert (found.source_id, dict(found.facts)) == ("A/B", {"due_date": "2026-03-01"})
 
 
 @given(st.dates(), st.sampled_from(["fred", "manifold"]), st.text(min_size=1))

@@ -21,7 +21,7 @@ def rows(asked: Round) -> list[dict[str, Any]]:
     """A complete file."""
     return [
         {
-            "id": question.facts["id"],
+            "id": question.source_id,
             "source": question.source,
             "forecast": 0.4,
             "resolution_date": target.key if question.family == "dataset" else None,
@@ -130,7 +130,7 @@ def test_a_published_round_with_5_1_percent_missing_is_flagged(shared: Path, tmp
     found = archive.read_round("2026-03-29")
     rows = [
         {
-            "id": question.facts["id"],
+            "id": question.source_id,
             "source": question.source,
             "forecast": 0.4,
             "resolution_date": target.key if question.family == "dataset" else None,

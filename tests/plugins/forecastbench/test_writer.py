@@ -70,7 +70,7 @@ async def test_a_round_becomes_one_complete_file(tmp_path: Path, questions: tupl
         "question_set": "2026-05-24-llm.json",
     }
     assert {(row["source"], row["id"], row["resolution_date"]) for row in rows} == {
-        (question.source, question.facts["id"], target.key if question.family == "dataset" else None)
+        (question.source, question.source_id, target.key if question.family == "dataset" else None)
         for question in questions
         for target in question.targets
     }
@@ -169,6 +169,10 @@ async def test_what_the_validator_objects_to_is_not_written(tmp_path: Path, ques
     receipts = await submit(tmp_path, batch(questions), unchecked)
     assert states(receipts) == {IntentState.REFUSED}
     assert "file name" in receipts[0].detail
+    # Of four objections (file name, organization, model, eligibility) the first three are named.
+    wrong = {"organization": "", "model": "", "leaderboard_eligible": "maybe"}
+    receipts = await submit(tmp_path, batch(questions), SETTINGS.model_copy(update=wrong))
+    assert [name in receipts[0].detail for name in ("file name", *wrong)] == [True, True, True, False]
     assert list((tmp_path / "forecast_sets").iterdir()) == []
 
 

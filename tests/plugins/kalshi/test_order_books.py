@@ -101,3 +101,7 @@ def test_prices_are_on_the_grid_of_their_range() -> None:
         PriceRange(start=Decimal("0.10"), end=Decimal(1), step=cent),
     )
     assert [is_on_grid(Decimal(price), ranges) for price in ("0.035", "0.52", "0.525")] == [True, True, False]
+    # Both ends belong to a range, and its steps begin at its start.
+    odd = (PriceRange(start=Decimal("0.01"), end=Decimal("0.97"), step=Decimal("0.03")),)
+    prices = ("0.00", "0.01", "0.03", "0.04", "0.97", "1.00")
+    assert [is_on_grid(Decimal(price), odd) for price in prices] == [False, True, False, True, True, False]

@@ -52,7 +52,7 @@ async def test_a_market_becomes_a_question_with_the_midpoint_of_its_quotes(kalsh
     assert found.crowd.prediction == BinaryPrediction(0.495)
     assert found.crowd.spread == pytest.approx(0.05)
     assert "The Times https://t.example" in found.criteria
-    assert found.facts["category"] == "Politics"
+    assert found.category == "Politics"
     assert found.closes_at is not None
     assert found.closes_at.isoformat() == "2026-06-30T15:00:00+00:00"
 

@@ -11,6 +11,7 @@ from bot.api import (
     ChoiceOutcome,
     ChoicePrediction,
     ClosingProposal,
+    ContractMarket,
     ContractSide,
     IntentState,
     Order,
@@ -21,8 +22,9 @@ from bot.api import (
     UnpaidOutcome,
 )
 from bot.store.serialization import OUTCOME
+from plugins.kalshi.order_books import order_fees
 from plugins.kalshi.paper_market import open_paper, share_payout
-from plugins.kalshi.planner import create_planner
+from plugins.kalshi.planner import KalshiQuotes, create_planner, read_contract, read_event_state
 from plugins.kalshi.questions import NONE_OPTION
 from tests.plugins.kalshi.conftest import KalshiFixture
 from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled
@@ -118,6 +120,18 @@ async def test_fees_of_the_event_replace_those_of_the_series(kalshi: KalshiFixtu
         await plan(kalshi, question, 0.70)
 
 
+async def test_the_gate_reads_the_fees_of_the_event_or_series_from_the_question(kalshi: KalshiFixture) -> None:
+    list_market(kalshi)
+    order = a_purchase(10.0, 0.5)
+    half = Decimal("0.5")
+    for multiplier, fee in ((None, "0.0175"), (0.5, "0.00875"), (0, "0")):
+        kalshi.venue.events["KXDEMO-26DEC31"]["fee_multiplier_override"] = multiplier
+        assert order_fees((await kalshi.questions())[A], order).per_share(half) == Decimal(fee)
+    kalshi.venue.series["KXDEMO"] = series(fee_type="flat")
+    with pytest.raises(RequestRejectedError, match="its fees were unknown when it was read"):
+        order_fees((await kalshi.questions())[A], order)
+
+
 async def test_of_an_event_the_option_furthest_from_the_market_is_traded(kalshi: KalshiFixture) -> None:
     kalshi.venue.add(event(quoted("A", "0.55", "0.57"), quoted("B", "0.28", "0.30"), mutually_exclusive=True))
     kalshi.venue.books = {A: WALK_BOOK, "KXDEMO-26DEC31-B": WALK_BOOK}
@@ -126,6 +140,35 @@ async def test_of_an_event_the_option_furthest_from_the_market_is_traded(kalshi:
     order = (await plan(kalshi, question, beliefs)).order
     assert order is not None
     assert (order.option, order.contract, order.leg) == ("Candidate A", A, YES)
+
+
+async def test_a_market_that_left_the_event_has_no_price_and_cannot_be_traded(kalshi: KalshiFixture) -> None:
+    members = quoted("A", "0.5500", "0.5700"), quoted("B", "0.2800", "0.3000")
+    kalshi.venue.add(event(*members, number=30, mutually_exclusive=True))
+    race = (await kalshi.questions())["event:KXDEMO-26DEC30"]
+    kalshi.venue.archive("KXDEMO-26DEC30-B")
+    quotes = {one.option: one for one in await KalshiQuotes(kalshi.settings, kalshi.client).read_quotes(race)}
+    assert quotes["Candidate A"].price == pytest.approx(0.56)
+    assert quotes["Candidate B"].price is None
+    with pytest.raises(RequestRejectedError, match="has no market"):
+        await quotes["Candidate B"].read_market()
+
+
+async def test_a_contract_has_the_steps_of_its_ranges_until_its_close(kalshi: KalshiFixture) -> None:
+    list_market(kalshi, price_ranges=[{"start": "0.01", "end": "0.97", "step": "0.03"}])
+
+    async def read() -> ContractMarket:
+        state = await read_event_state(kalshi.client, "KXDEMO-26DEC31")
+        return await read_contract(kalshi.client, state, "", A)
+
+    contract = await read()
+    assert contract.objection == ""
+    assert callable(contract.tick)
+    steps = [contract.tick(Decimal(price)) for price in ("0.01", "0.04", "0.97", "0.05", "0.98")]
+    # No price is a multiple of 1: one that is not on the grid fits no order.
+    assert steps == [Decimal("0.03")] * 3 + [Decimal(1)] * 2
+    kalshi.venue.change_market(A, close_time=kalshi.clock.now().isoformat())
+    assert "it closed at" in (await read()).objection
 
 
 async def test_a_position_is_closed_at_the_bids(kalshi: KalshiFixture) -> None:

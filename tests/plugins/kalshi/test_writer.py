@@ -1,29 +1,36 @@
 """The live writer in front of the strict double: signatures that another library verifies, orders, doubts, checks."""
 
+import re
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import RFC_4122, UUID
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from structlog.testing import capture_logs
 
 from bot.api import (
     AuthenticationError,
     ContractSide,
     HttpResponse,
+    IntentAction,
     IntentState,
+    MalformedDataError,
     OrderSide,
     RequestRejectedError,
     ResponsibleParty,
+    SealedRequest,
 )
 from plugins.kalshi.account import check_account
 from plugins.kalshi.signing import load_key
-from plugins.kalshi.writer import write_verdict
-from tests.order_intents import make_intent, seal_and_submit, seal_batch
+from plugins.kalshi.writer import MAX_SEND_AGE_S, SETTLEMENT_DELAY_S, WRITE_DEADLINE_S, write_verdict
+from tests.order_intents import make_batch, make_intent, seal_and_submit, seal_batch
 from tests.plugins.kalshi.fake_account import KEY, key_text
 from tests.plugins.kalshi.records import WALK_BOOK, event, quoted
 from tests.plugins.kalshi.test_trading import a_purchase
@@ -93,20 +100,152 @@ async def test_an_order_that_is_not_what_the_gate_checked_is_refused(
     assert live.account.bodies == []
 
 
+@pytest.mark.parametrize(
+    "changes", [{"cost": 6.839999}, {"shares": 11.999999}, {"shares": 12.000001}, {"limit": 0.569999}], ids=str
+)
+async def test_a_difference_of_one_millionth_is_rounding(live: WriterFixture, changes: dict[str, Any]) -> None:
+    question = (await live.kalshi.questions())[A]
+    _, receipt = await seal_and_submit(live.writer(), question, replace(a_purchase(12.0, 0.57), **changes))
+    assert receipt.state is IntentState.ACKED
+
+
+async def test_only_orders_on_known_questions_are_sealed(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    order = make_intent(question, a_purchase(12.0, 0.57))
+    for intent, known in (
+        (replace(order, action=IntentAction.COMMENT), (question,)),
+        (replace(order, order=None), (question,)),
+        (order, ()),
+    ):
+        batch = replace(make_batch(question, intent), questions=known)
+        with pytest.raises(RequestRejectedError, match="accepts orders on known questions"):
+            await live.writer().seal_requests(batch)
+
+
+async def test_nothing_is_sealed_once_a_market_has_closed(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    intent = make_intent(question, a_purchase(12.0, 0.57))
+    now = live.kalshi.clock.now()
+    for changes in (
+        {"status": "inactive"},
+        {"status": "active", "close_time": now.isoformat()},
+        {"close_time": (now - timedelta(seconds=1)).isoformat()},
+    ):
+        live.kalshi.venue.change_market(A, **changes)
+        with pytest.raises(RequestRejectedError, match="open"):
+            await seal_batch(live.writer(), question, intent)
+    live.kalshi.venue.change_market(A, close_time=(now + timedelta(seconds=1)).isoformat())
+    assert len((await seal_batch(live.writer(), question, intent)).sealed) == 1
+
+
+async def test_an_option_whose_market_closes_first_is_no_longer_open(live: WriterFixture) -> None:
+    members = quoted("A", "0.5500", "0.5700"), quoted("B", "0.2800", "0.3000")
+    live.kalshi.venue.add(event(*members, number=30, mutually_exclusive=True))
+    race, first = (await live.kalshi.questions())["event:KXDEMO-26DEC30"], "KXDEMO-26DEC30-A"
+    live.kalshi.venue.change_market(first, close_time=live.kalshi.clock.now().isoformat())
+    order = replace(a_purchase(12.0, 0.57), contract=first, option="Candidate A")
+    with pytest.raises(RequestRejectedError, match="no longer open"):
+        await seal_batch(live.writer(), race, make_intent(race, order))
+
+
+async def test_a_race_that_became_a_question_of_one_market_is_no_longer_open(live: WriterFixture) -> None:
+    members = quoted("A", "0.5500", "0.5700"), quoted("B", "0.2800", "0.3000")
+    live.kalshi.venue.add(event(*members, number=30, mutually_exclusive=True))
+    race, first = (await live.kalshi.questions())["event:KXDEMO-26DEC30"], "KXDEMO-26DEC30-A"
+    live.kalshi.venue.archive("KXDEMO-26DEC30-B")
+    live.kalshi.venue.events["KXDEMO-26DEC30"]["mutually_exclusive"] = False
+    order = replace(a_purchase(12.0, 0.57), contract=first, option="Candidate A")
+    with pytest.raises(RequestRejectedError, match="no longer open"):
+        await seal_batch(live.writer(), race, make_intent(race, order))
+
+
+@pytest.mark.parametrize(("age_s", "state"), [(29.999, IntentState.ACKED), (30.0, IntentState.ABSENT)])
+async def test_an_order_is_sent_within_half_a_minute_or_not_at_all(
+    live: WriterFixture, age_s: float, state: IntentState
+) -> None:
+    question = (await live.kalshi.questions())[A]
+    batch = await seal_batch(live.writer(), question, make_intent(question, a_purchase(12.0, 0.57)))
+    live.kalshi.clock.advance_without_waking(age_s)
+    (receipt,) = await live.writer().submit(batch)
+    assert receipt.state is state
+    assert len(live.account.bodies) == (state is IntentState.ACKED)
+
+
+async def test_an_order_has_a_random_uuid_and_waits_until_every_list_shows_it(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    intents = [make_intent(question, a_purchase(12.0, 0.57), name) for name in ("one", "two")]
+    sealed = [(await seal_batch(live.writer(), question, intent)).sealed[0] for intent in intents]
+    live.kalshi.clock.advance_without_waking(0.001)
+    sealed.append((await seal_batch(live.writer(), question, intents[0])).sealed[0])
+    ids = [UUID(one.tag.partition(".")[2]) for one in sealed]
+    assert [(one.version, one.variant) for one in ids] == [(4, RFC_4122)] * 3
+    assert len(set(ids)) == 3
+    latest = timedelta(seconds=MAX_SEND_AGE_S + WRITE_DEADLINE_S + SETTLEMENT_DELAY_S)
+    assert sealed[2].fence == live.kalshi.clock.now() + latest
+
+
+async def test_an_intent_that_was_sent_twice_is_in_doubt_and_one_never_sealed_is_absent(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    intent, sealed = make_intent(question, a_purchase(12.0, 0.57)), list[SealedRequest]()
+    for _ in range(2):
+        batch = await seal_batch(live.writer(), question, intent)
+        await live.writer().submit(batch)
+        sealed += batch.sealed
+        live.kalshi.clock.advance_without_waking(1)
+    (both,) = await live.writer().read_submissions(make_batch(question, intent, sealed=sealed))
+    assert (both.state, "2 orders match" in both.detail) == (IntentState.UNKNOWN, True)
+    (none,) = await live.writer().read_submissions(make_batch(question, intent))
+    assert none.state is IntentState.ABSENT
+
+
+async def test_orders_of_the_account_are_listed_from_a_moment_on(live: WriterFixture) -> None:
+    clock = live.kalshi.clock
+    clock.advance_without_waking(0.5)
+    first, at = live.account.rest_order(A, "5.00", "0.40"), clock.now()
+    clock.advance_without_waking(0.25)
+    second = live.account.rest_order(B, "5.00", "0.40")
+    for since, names in ((at, [first, second]), (at + timedelta(milliseconds=1), [second])):
+        assert [one.reference for one in await live.writer().list_writes(since)] == names
+    [*_, last] = await live.writer().list_writes(at)
+    assert (last.contract, last.at, last.text) == (B, clock.now(), "a bid for 5.00 at 0.4000")
+
+
+@pytest.mark.parametrize("name", ["", 7, None])
+async def test_an_order_of_the_account_without_an_id_is_malformed(live: WriterFixture, name: object) -> None:
+    live.account.rest_order(A, "5.00", "0.40")
+    live.account.orders[0]["order_id"] = name
+    with pytest.raises(MalformedDataError, match="order_id"):
+        await live.writer().list_writes(live.kalshi.clock.now())
+
+
+async def test_only_the_named_orders_are_cancelled_and_only_what_is_gone_counts(live: WriterFixture) -> None:
+    first, second = (live.account.rest_order(A, "5.00", "0.40") for _ in range(2))
+    assert list(await live.writer().cancel([second])) == [second]
+    assert [one.id for one in (await live.writer().account()).orders] == [first]
+    live.account.is_exchange_paused = True
+    assert list(await live.writer().cancel(None)) == []
+    for status in ("401", "403"):
+        live.losses.append(status)
+        with pytest.raises(AuthenticationError, match=status):
+            await live.writer().cancel([first])
+    live.losses.append("404")
+    assert list(await live.writer().cancel([first])) == []
+
+
 async def test_an_order_on_a_market_of_another_question_or_option_is_refused(live: WriterFixture) -> None:
     members = quoted("A", "0.5500", "0.5700"), quoted("B", "0.2800", "0.3000")
     live.kalshi.venue.add(event(*members, number=30, mutually_exclusive=True))
     questions = await live.kalshi.questions()
     bought = a_purchase(12.0, 0.57)
     race, first = questions["event:KXDEMO-26DEC30"], "KXDEMO-26DEC30-A"
-    for question, order in (
-        (questions[A], replace(bought, contract=B)),
-        (questions[A], replace(bought, contract="KXNONE-1-A")),
-        (questions[A], replace(bought, option="Candidate A")),
-        (race, replace(bought, contract=first, option="Candidate B")),
-        (race, replace(bought, contract=first)),
+    for question, order, what in (
+        (questions[A], replace(bought, contract=B), "kalshi"),
+        (questions[A], replace(bought, contract="KXNONE-1-A"), "kalshi"),
+        (questions[A], replace(bought, option="Candidate A"), "option 'Candidate A' of kalshi"),
+        (race, replace(bought, contract=first, option="Candidate B"), "option 'Candidate B' of kalshi"),
+        (race, replace(bought, contract=first), "kalshi"),
     ):
-        with pytest.raises(RequestRejectedError, match="is not the market of"):
+        with pytest.raises(RequestRejectedError, match=f"is not the market of {what}"):
             await seal_batch(live.writer(), question, make_intent(question, order))
     right = replace(bought, contract=first, option="Candidate A")
     live.kalshi.venue.books[first] = WALK_BOOK
@@ -133,6 +272,58 @@ async def test_an_order_whose_fills_are_not_listed_yet_is_unknown(live: WriterFi
     assert receipt.state is IntentState.UNKNOWN
     (found,) = await live.writer().read_submissions(batch)
     assert (found.state, found.fills[0].shares) == (IntentState.ACKED, 12.0)
+
+
+async def test_an_absence_is_final_only_after_five_empty_lists(live: WriterFixture) -> None:
+    question, writer = (await live.kalshi.questions())[A], live.writer()
+    live.losses = ["reply"]
+    batch, receipt = await seal_and_submit(writer, question, a_purchase(12.0, 0.57))
+    assert receipt.state is IntentState.UNKNOWN
+    clock = live.kalshi.clock
+    live.account.lag = 1
+    (early,) = await writer.read_submissions(batch)
+    assert (early.state, live.account.lag) == (IntentState.ABSENT, 0)  # before the fence an absence decides nothing
+    clock.advance_without_waking(121)
+    live.account.lag = 4
+    (found,) = await writer.read_submissions(batch)
+    assert (found.state, found.fills[0].shares, live.account.lag) == (IntentState.ACKED, 12.0, 0)
+    began = clock.monotonic()
+    live.account.orders.clear()
+    (gone,) = await writer.read_submissions(batch)
+    assert (gone.state, clock.monotonic() - began) == (IntentState.ABSENT, 10.0)
+
+
+async def test_an_order_that_would_meet_one_of_a_person_trades_nothing(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    live.account.rest_order(A, "5.00", "0.56", side="ask")
+    _, receipt = await seal_and_submit(live.writer(), question, a_purchase(12.0, 0.57))
+    assert (receipt.state, receipt.fills, len(live.account.orders)) == (IntentState.ACKED, (), 2)
+
+
+async def test_a_cancellation_counts_once_the_order_is_not_listed_any_more(live: WriterFixture) -> None:
+    writer, clock = live.writer(), live.kalshi.clock
+    first, second = (live.account.rest_order(A, "5.00", price) for price in ("0.40", "0.41"))
+    live.account.stale_cancels = 2
+    assert list(await writer.cancel([first])) == [first]
+    assert clock.monotonic() == 5.0
+    # The response names another order: only the list counts, and it still has this one.
+    live.account.cancels_wrongly = True
+    with capture_logs() as logs:
+        assert list(await writer.cancel([second])) == []
+    assert [one["event"] for one in logs] == ["the response to a cancellation is about another order"]
+    assert clock.monotonic() == 5.0
+
+
+async def test_an_account_that_may_send_too_little_is_refused_at_the_start(live: WriterFixture) -> None:
+    notes = await check_account(live.kalshi.settings, live.kalshi.place)
+    assert "usage tier basic: 200 tokens a second to read, 100 to write" in notes
+    live.account.write_tokens.rate = 19
+    question = (await live.kalshi.questions())[A]
+    with pytest.raises(AuthenticationError, match="ask the venue for a higher tier"):
+        await check_account(live.kalshi.settings, live.kalshi.place)
+    with pytest.raises(AuthenticationError, match="200 tokens a second to read and 19 to write"):
+        await seal_batch(live.writer(), question, make_intent(question, a_purchase(12.0, 0.57)))
+    assert live.account.bodies == []
 
 
 async def test_only_cash_of_the_first_shard_counts_and_markets_elsewhere_are_refused(live: WriterFixture) -> None:
@@ -164,6 +355,8 @@ async def test_a_pause_takes_nothing_and_resting_orders_of_a_person_can_be_cance
         (403, b"", IntentState.REFUSED, ResponsibleParty.OPERATOR),
         (409, b'{"error":{"code":"exchange_is_paused"}}', IntentState.ABSENT, ResponsibleParty.NOBODY),
         (409, b'{"error":{"code":"something_new"}}', IntentState.UNKNOWN, ResponsibleParty.NOBODY),
+        (409, b'{"error":{"code":"invalid_price"}}', IntentState.UNKNOWN, ResponsibleParty.NOBODY),
+        (400, b'{"error":{"code":"something_new"}}', IntentState.UNKNOWN, ResponsibleParty.NOBODY),
         (410, b'{"error":{"code":"deprecated_v1_order_endpoint"}}', IntentState.REFUSED, ResponsibleParty.DEVELOPER),
         (429, b'{"error":"too many requests"}', IntentState.ABSENT, ResponsibleParty.NOBODY),
         (500, b"", IntentState.UNKNOWN, ResponsibleParty.NOBODY),
@@ -174,6 +367,8 @@ def test_responses_are_judged_by_their_code(
 ) -> None:
     verdict = write_verdict(HttpResponse(status=status, body=body))
     assert (verdict.state, verdict.responsible) == (state, who)
+    code = re.search(rb'"code":"(\w+)"', body)
+    assert code is None or code[1].decode() in verdict.detail
 
 
 async def test_the_check_says_what_is_there_or_missing(live: WriterFixture) -> None:

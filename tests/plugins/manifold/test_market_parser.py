@@ -127,7 +127,7 @@ def test_mf_t2_a_record_gives_questions_or_a_contract_error(changes: dict[str, A
 
 def test_texts_without_a_utf8_form_are_made_to_have_one() -> None:
     question = only(binary(question="Rain \ud83c?", textDescription="\udfff", groupSlugs=["\ud800"], url="u\ud800"))
-    for text in (question.title, question.background, question.facts["category"], question.url, *question.tags):
+    for text in (question.title, question.background, question.category, question.url, *question.tags):
         text.encode()
 
 

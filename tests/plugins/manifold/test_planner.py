@@ -46,12 +46,13 @@ def account(cash: float = 500.0, positions: Sequence[Position] = (), orders: Seq
     return Account(at=NOW, currency="MANA", cash=cash, positions=tuple(positions), orders=tuple(orders))
 
 
-def question(shape: QuestionShape | None = None, **facts: str) -> Question:
+def question(shape: QuestionShape | None = None, market: str = "", **facts: str) -> Question:
     return Question(
         ref=QuestionRef("manifold", "q"),
         title="?",
         shape=shape or BinaryShape(),
         targets=(Target(),),
+        market=market,
         facts=facts,
     )
 

@@ -85,7 +85,7 @@ def wishes(draw: st.DrawFn, names: tuple[str, ...]) -> TradeProposal:
             title="?",
             shape=ChoiceShape(options=names),
             targets=(Target(),),
-            facts={"market": "m2"},
+            market="m2",
         ),
         predictions={"outcome": ChoicePrediction({n: w / total for n, w in zip(names, weights, strict=True)})},
         account=Account(

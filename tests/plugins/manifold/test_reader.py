@@ -168,7 +168,7 @@ async def test_mf_f3_one_winner_is_one_question_and_independent_answers_are_one_
     assert {question.shape for question in each} == {BinaryShape()}
     assert [question.facts["answer"] for question in each] == [answer.id for answer in many.answers]
     assert "answer" not in found[one.id].facts
-    assert {question.facts["event"] for question in each} == {many.id}
+    assert {question.event for question in each} == {many.id}
 
 
 async def test_mf_f4_cash_is_left_out_unless_asked_for(manifold: ManifoldFixture) -> None:

@@ -91,8 +91,8 @@ def test_there_is_no_recorded_post_besides(shared: Path) -> None:
 def test_mc_r5_a_question_is_named_by_post_and_question(shared: Path) -> None:
     yes, no = sample(shared, "post_cond")
     assert (yes.ref, no.ref) == (QuestionRef("metaculus", "40018:50021"), QuestionRef("metaculus", "40018:50022"))
-    assert yes.facts["post"] == yes.facts["event"] == "40018"
-    assert yes.facts["market"] == "50021"
+    assert yes.facts["post"] == yes.event == "40018"
+    assert yes.market == "50021"
     assert yes.url == "https://www.metaculus.com/questions/40018/"
 
 
@@ -103,7 +103,7 @@ def test_mc_r6_the_text_of_a_sub_question_is_that_of_its_group_and_its_label() -
     assert one.background == "Of countries."
     assert one.criteria.split("\n\n")[:2] == ["By the office.", "To the day."]
     assert "France" in one.criteria
-    assert one.facts["label"] == "France"
+    assert one.label == "France"
 
 
 def test_mc_r6_as_recorded(shared: Path) -> None:
@@ -136,10 +136,10 @@ def test_mc_r9_text_options_scale_bounds_and_times_are_in_the_question(shared: P
     assert one.closes_at == datetime(2026, 12, 21, 20, 21, 12, 60379, tzinfo=UTC)
     assert one.target("outcome").resolves_at == datetime(2026, 12, 31, 20, 21, 12, 60379, tzinfo=UTC)
     # It is scored over time: the moment that the record has too is none that counts.
-    assert (one.facts["score"], "spot_at" in one.facts) == ("peer", False)
+    assert (one.facts["score"], one.spot_at) == ("peer", None)
     [spot] = sample(shared, "post_spot_mc")
-    assert (spot.facts["score"], spot.facts["spot_at"]) == ("spot_peer", "2026-11-21T20:27:17.017320+00:00")
-    assert one.facts["category"] == "sample-aib"
+    assert (spot.facts["score"], spot.spot_at) == ("spot_peer", datetime(2026, 11, 21, 20, 27, 17, 17320, UTC))
+    assert one.category == "sample-aib"
     assert one.facts["projects"] == "32002"
     assert one.tournaments == ("sample-aib", "32002")
 
@@ -253,7 +253,7 @@ def test_a_hidden_crowd_is_none(shared: Path) -> None:
 
 
 def test_mc_k2_every_question_says_that_it_trains_no_model(shared: Path) -> None:
-    assert {one.facts["training"] for name in POSTS for one in sample(shared, name)} == {"no"}
+    assert {one.allows_training for name in POSTS for one in sample(shared, name)} == {False}
 
 
 def test_mc_p3_the_soonest_to_close_comes_first() -> None:

@@ -166,7 +166,7 @@ async def test_mc_f3_resolved_sub_questions_are_left_out_and_their_siblings_kept
     countries = site.fake.world.add_group("Countries?", ["France", "Spain", "Italy"])
     site.fake.world.resolve(countries.questions[0], "yes")
     site.fake.world.close(countries.questions[2])
-    assert [one.facts["label"] for one in await site.questions()] == ["Spain"]
+    assert [one.label for one in await site.questions()] == ["Spain"]
 
 
 def test_mc_f4_several_values_are_repeated_and_never_a_comma_list() -> None:
@@ -296,7 +296,7 @@ async def test_one_question_is_found_by_key_and_by_address(site: MetaculusFixtur
     countries = site.fake.world.add_group("Countries?", ["France", "Spain"])
     spain = countries.questions[1]
     by_part = f"https://www.metaculus.com/questions/{countries.id}/countries/?sub-question={spain.id}"
-    assert (await site.reader.find_question(by_part)).facts["label"] == "Spain"
+    assert (await site.reader.find_question(by_part)).label == "Spain"
     with pytest.raises(RequestRejectedError, match="name one of them"):
         await site.reader.find_question(str(countries.id))
     with pytest.raises(NotFoundError, match="no question 1"):

@@ -111,7 +111,7 @@ async def test_only_what_is_scored_at_one_moment_has_one(
     is_told: bool,  # noqa: FBT001 - a column
 ) -> None:
     there = site.fake.world.add_question(score_type=score_type, spot=START + HOUR)
-    assert ("spot_at" in (await asked(site, there)).facts) is is_told
+    assert ((await asked(site, there)).spot_at is not None) is is_told
 
 
 async def test_the_leaderboard_tells_points_and_rank(site: MetaculusFixture) -> None:

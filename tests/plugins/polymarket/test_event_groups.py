@@ -107,7 +107,7 @@ async def test_an_event_is_one_question_with_the_contracts_of_its_options(site: 
     contracts = question_contracts(found)
     assert {option: contract.yes for option, contract in contracts.items()} == {"Ann": token(1), "Bob": token(2)}
     assert all(contract.neg_risk for contract in contracts.values())
-    assert (found.facts["event"], found.facts["group"]) == ("77", condition(0xE0))
+    assert (found.event, found.facts["group"]) == ("77", condition(0xE0))
     assert found.crowd is not None
     assert isinstance(found.crowd.prediction, ChoicePrediction)
     assert found.crowd.prediction.probabilities["Ann"] == pytest.approx(0.61 / 0.97)
@@ -124,7 +124,7 @@ async def test_independent_markets_of_an_event_are_questions_of_their_own(site: 
     site.world.add(event(market(1), market(2)))
     found = await site.questions()
     assert [question.ref.key for question in found] == [condition(1), condition(2)]
-    assert {question.facts["event"] for question in found} == {"77"}
+    assert {question.event for question in found} == {"77"}
 
 
 async def test_too_many_outcomes_are_left_out(site: PolymarketFixture) -> None:

@@ -281,5 +281,5 @@ def test_pm_f4_texts_and_dates_are_those_of_the_record() -> None:
     assert found.criteria.startswith("This market resolves to Yes if event 1 happens.")
     assert "https://example.org/count" in found.criteria
     assert found.url == "https://polymarket.com/event/event-1/market-1"
-    assert found.facts["category"] == "politics"
+    assert found.category == "politics"
     assert found.tags[0] == "politics"

@@ -28,7 +28,7 @@ async def test_what_is_found_is_read_with_its_price_whatever_the_scope(site: Pol
     site.world.add(market(1, volumeNum=1, endDate="2036-01-01T00:00:00Z"), books={token(1): book(token(1))})
     found = await site.reader.find_question(condition(1))
     assert found.crowd is not None
-    assert found.facts["market"] == condition(1)
+    assert found.market == condition(1)
 
 
 @pytest.mark.parametrize("grouping", ["choice", "markets"])

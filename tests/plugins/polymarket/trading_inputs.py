@@ -126,7 +126,8 @@ def question(**contracts: PolymarketContract) -> Question:
         title="?",
         shape=shape,
         targets=(Target(),),
-        facts={"contracts": json.dumps(kept), "market": condition(1)},
+        market=condition(1),
+        facts={"contracts": json.dumps(kept)},
     )
 
 

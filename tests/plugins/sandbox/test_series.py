@@ -59,14 +59,14 @@ class TestSandboxSeries(TimeSeriesContract):
             assert [asked.url for asked in recorded_requests(placed.http)] == [ADDRESS]
 
 
-def test_a_series_is_found_in_the_texts_of_a_question_and_in_its_facts() -> None:
+def test_a_series_is_found_in_the_texts_of_a_question_and_in_its_id() -> None:
     question = Question(
         ref=QuestionRef("lantern", "1"),
         title="Will tin close above 12?",
         shape=BinaryShape(),
         targets=(Target(),),
         background="The price of tin is published daily as series SIM-PRIC-F012.",
-        facts={"id": "SIM-WEAT-B001"},
+        source_id="SIM-WEAT-B001",
     )
     context = PluginContext(clock=FakeClock(BEFORE), http=FakeHttpClient({}), folder=Path())
     assert SandboxSeries(SandboxSettings(), context).series_names(question) == ("SIM-WEAT-B001", "SIM-PRIC-F012")

@@ -196,10 +196,10 @@ async def test_rounds_are_read_by_the_plugin_and_settled_by_the_series(
     for question in questions.values():
         if question.family == "dataset":
             assert len(question.targets) == 5
-            assert question.facts["id"] in world.series_by_name
-            assert question.facts["id"] in question.background
+            assert question.source_id in world.series_by_name
+            assert question.source_id in question.background
         else:
-            ask = world.by_key[question.facts["id"]]
+            ask = world.by_key[question.source_id]
             assert question.crowd is not None
             assert isinstance(question.crowd.prediction, BinaryPrediction)
             frozen = max(ask.opens, world.calendar.day_of(question.crowd.at))
@@ -209,7 +209,7 @@ async def test_rounds_are_read_by_the_plugin_and_settled_by_the_series(
     # Of the first round 7 and 30 days are over, of the second 7.
     assert len({one.target for one in dated}) == 3
     for one in dated:
-        strip = world.series_by_name[questions[one.ref].facts["id"]]
+        strip = world.series_by_name[questions[one.ref].source_id]
         due = world.calendar.day_of(datetime.fromisoformat(f"{questions[one.ref].batch}T00:00:00+00:00"))
         day = world.calendar.day_of(datetime.fromisoformat(f"{one.target}T00:00:00+00:00"))
         assert isinstance(one.outcome, BinaryOutcome)

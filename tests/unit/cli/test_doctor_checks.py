@@ -6,17 +6,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bot.cli.doctor import run_checks
 from bot.cli.doctor_checks import LastRunState, check_readiness
 from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.config.loader import load_config
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
 from bot.core.submissions import ExecutionMode, IntentState
-from bot.execution.gate.readiness import LiveReadiness, readiness_faults
 from bot.plugin_system.registry import load_registry
-from bot.store.event_log import JobRunRow
 from bot.store.intents import IntentRow
 from bot.store.ledger import open_ledger
 from bot.store.submission_queries import OrderRow
@@ -58,10 +56,6 @@ async def _looked(config: Path, detail: str, *, ok: bool = True) -> dict[str, Ch
     os.utime(path, (THEN.timestamp(), THEN.timestamp()))
     # The checks bring a loop of their own.
     return await asyncio.to_thread(_findings, config)
-
-
-def _run(detail: str, *, ok: bool = True) -> JobRunRow:
-    return JobRunRow(name="ready", started_at=THEN, ended_at=THEN, ok=ok, detail=detail)
 
 
 def test_a_live_venue_that_was_never_looked_at_is_a_warning_with_the_command(config: Path) -> None:
@@ -125,25 +119,31 @@ def test_a_venue_that_refused_what_was_sent_last_is_told_with_its_words(
     assert not is_told or "5 min ago: this region is blocked" in found["refused"].found
 
 
-WHYS = st.sampled_from(["", "key is not set; make one", "off by 3 s, set it", "1 of us: look", "a, b; c: d"])
-
-
-@given(here=st.tuples(WHYS, WHYS), there=st.tuples(WHYS, WHYS), common=st.tuples(WHYS, WHYS))
-def test_what_each_of_several_venues_lacks_is_read_as_it_was_written(
-    here: tuple[str, str], there: tuple[str, str], common: tuple[str, str]
+@pytest.mark.parametrize(("creator", "is_reported"), [("", True), ("ann", False)])
+def test_a_cap_that_no_open_question_names_a_group_for_is_a_warning(
+    config: Path, creator: str, *, is_reported: bool
 ) -> None:
-    """The text is written as the job writes it, out of what the daemon itself goes by."""
-    clock, database = common
-    ready = LiveReadiness(clock=clock, database=database)
-    ready.credentials, ready.reconciliation = {"sea": here[0], "sea-2": there[0]}, {"sea": here[1], "sea-2": there[1]}
-    told = {venue: ready.missing_requirements(venue) for venue in ("sea", "sea-2")}
-    detail = "; ".join(f"{venue}: {', '.join(what) or 'ready'}" for venue, what in told.items())
-    found = readiness_faults(_run(detail), ["sea", "sea-2", "lake"])
-    assert {venue: tuple(f"{what}: {why}" for what, why in parts.items()) for venue, parts in found.items()} == told
+    caps = "[venues.manifold.caps]\nper_event = 50\nper_creator = 100\n"
+    config.write_text(LIVE.replace('"live"', '"paper"') + caps)
+    asked = [
+        Question(
+            ref=QuestionRef("manifold", str(number)),
+            title="Will it rain?",
+            shape=BinaryShape(),
+            targets=(Target(),),
+            closes_at=NOW + number * timedelta(days=1),
+            event=str(number),
+            # The last one is closed.
+            creator="bob" if number < 0 else creator,
+        )
+        for number in (-1, 1, 2)
+    ]
 
+    async def record() -> None:
+        async with open_ledger(config.parent / "state" / "paper" / "ledger.sqlite", now=THEN) as ledger:
+            await ledger.questions.record(asked, seen_at=THEN)
 
-def test_what_was_told_of_no_venue_is_nothing() -> None:
-    assert readiness_faults(_run("nothing is live"), ["sea"]) == {}
-    assert readiness_faults(_run("nothing is live"), []) == {}
-    assert readiness_faults(_run("sea: ready", ok=False), ["sea"]) == {}
-    assert readiness_faults(None, ["sea"]) == {}
+    asyncio.run(record())
+    found = [one.found for one in run_checks(config, NOW) if one.check == "caps"]
+    text = "manifold: caps.per_creator bounds nothing: none of its 2 open questions names its creator"
+    assert found == ([text] if is_reported else [])

@@ -77,6 +77,22 @@ def test_each_key_becomes_what_it_says_and_moments_are_of_utc_unless_they_say_ot
     assert (question.crowd.prediction, question.crowd.at) == (BinaryPrediction(0.4), datetime(2026, 11, 19, tzinfo=UTC))
 
 
+def test_a_fact_with_a_field_of_its_own_becomes_that_field(tmp_path: Path) -> None:
+    """A data source finds its series by the id of a question at its source."""
+    question = read(
+        tmp_path, 'title = "Up?"\nsource = "fred"\nfacts = { id = "DGS10", weight = "2", station = "Orly" }'
+    )
+    assert (question.source, question.source_id, question.weight) == ("fred", "DGS10", 2.0)
+    assert dict(question.facts) == {"station": "Orly"}
+
+
+def test_a_fact_of_another_type_than_its_field_is_refused_with_file_and_key(tmp_path: Path) -> None:
+    with pytest.raises(MalformedDataError, match=r"q.toml: facts.weight: 'heavy' is not a number from 0$"):
+        read(tmp_path, 'title = "Up?"\nfacts = { weight = "heavy" }')
+    with pytest.raises(MalformedDataError, match=r"q.toml: facts.spot_at: 'soon' is not a moment such as 2026-12-31"):
+        read(tmp_path, 'title = "Up?"\nfacts = { spot_at = "soon" }')
+
+
 def test_json_has_the_same_keys(tmp_path: Path) -> None:
     plain: dict[str, Any] = {"title": "Who?", "shape": {"kind": "choice", "options": ["Ann", "Bob"]}}
     plain["crowd"] = {"probabilities": {"Ann": 0.75, "Bob": 0.25}}

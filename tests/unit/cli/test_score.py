@@ -159,7 +159,7 @@ async def test_options_have_the_order_of_their_question_on_paper_and_in_json(rec
 async def test_show_says_what_a_question_is_filed_under(records: ReadOnlyState) -> None:
     found = await load_question_record(records, QuestionRef(VENUE, "rain"))
     assert "tags:" not in print_to_text(lambda console: print_question_record(console, found))
-    filed = replace(found.question, tags=("wet", "cold"), tournaments=("autumn",), facts={"category": "weather"})
+    filed = replace(found.question, tags=("wet", "cold"), tournaments=("autumn",), category="weather")
     said = print_to_text(lambda console: print_question_record(console, replace(found, question=filed)))
     assert "tags: wet, cold\ntournaments: autumn\ncategory: weather\n" in said
 

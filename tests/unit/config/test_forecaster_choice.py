@@ -27,9 +27,8 @@ CHOICES: list[dict[str, Any]] = [
 
 
 def asked(venue: str = "harbour", category: str = "", **more: Any) -> Question:
-    facts = {"category": category} if category else {}
     ref = QuestionRef(venue, "q")
-    return Question(ref=ref, title="Will it?", shape=BinaryShape(), targets=(Target(),), facts=facts, **more)
+    return Question(ref=ref, title="Will it?", shape=BinaryShape(), targets=(Target(),), category=category, **more)
 
 
 TABLE = VenueTable.model_validate({"forecasters": ["blf", "baseline"], "choose": CHOICES})
@@ -180,10 +179,10 @@ def test_a_member_whose_plugin_is_broken_is_left_out(tmp_path: Path) -> None:
     assert direct_members(config, load_registry(config), "blend") == ()
 
 
-def about(title: str = "Will the minister resign?", **facts: str) -> Question:
+def about(title: str = "Will the minister resign?", **more: Any) -> Question:
     ref = QuestionRef("harbour", "m1/a7")
-    known = {"market": "m1", "slug": "minister-out", "creator": "u9", "creator_name": "Ann", "label": "By May", **facts}
-    return Question(ref=ref, title=title, shape=BinaryShape(), targets=(Target(),), facts=known, tags=("uk-politics",))
+    names = {"market": "m1", "slug": "minister-out", "creator": "u9", "creator_name": "Ann", "label": "By May", **more}
+    return Question(ref=ref, title=title, shape=BinaryShape(), targets=(Target(),), tags=("uk-politics",), **names)
 
 
 @pytest.mark.parametrize(

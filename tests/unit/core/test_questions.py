@@ -5,7 +5,7 @@ import pytest
 from bot.core.beliefs import Belief, ModelUsage, belief_mismatch
 from bot.core.outcomes import BinaryOutcome, NumericOutcome
 from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, CurvePrediction
-from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Quote, Target
 
 REF = QuestionRef("lantern", "2026/a:b")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,7 +48,12 @@ def test_a_moment_without_a_time_zone_names_its_question() -> None:
 
 def test_a_moment_without_a_time_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="no time zone"):
-        Target(resolves_at=datetime(2026, 1, 1))  # noqa: DTZ001 - the mistake under test
+        question(Target(resolves_at=datetime(2026, 1, 1)))  # noqa: DTZ001 - the mistake under test
+
+
+def test_a_quote_without_a_time_zone_is_refused_with_its_question() -> None:
+    with pytest.raises(ValueError, match=r"^lantern:2026/a:b: at of a quote 2026-01-01T00:00:00 has no time zone$"):
+        Quote(ref=REF, prediction=BinaryPrediction(0.4), at=NOW.replace(tzinfo=None))
 
 
 def test_a_crowd_of_another_shape_is_refused() -> None:

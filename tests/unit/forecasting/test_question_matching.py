@@ -136,8 +136,8 @@ def test_the_close_of_the_market_behind_a_question_counts() -> None:
             targets=(Target(),),
             source=str(number),
             closes_at=datetime(2026, 3, 1, tzinfo=UTC),
-            facts={"market_closes_at": closes},
+            market_closes_at=datetime(year, 4, 1, tzinfo=UTC),
         )
-        for number, closes in enumerate(("2026-04-01T00:00:00+00:00", "2027-04-01T00:00:00"))
+        for number, year in enumerate((2026, 2027))
     ]
     assert not are_same_by_all_checks(*(read_features(one, today=TODAY) for one in pair))

@@ -11,7 +11,7 @@ import pytest
 from bot.config.venue_schema import ChooseTable
 from bot.core.clock import SeededRandom
 from bot.core.forecasts import Forecast, TrialLimits
-from bot.core.interfaces import Forecaster
+from bot.core.interfaces import Forecaster, VenueReader
 from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
@@ -25,9 +25,10 @@ from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext
 from bot.forecasting.parameter_fitting import ForecasterTraining, ParameterFitter
 from bot.forecasting.peers import PeerToolFactory
+from bot.forecasting.question_admission import ModelLoad, QuestionAdmission
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.jobs.discovery import DiscoveryContext, discover_questions
-from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
+from bot.jobs.forecast import ForecastJobContext, RequestedForecasts, forecast_due_questions
 from bot.jobs.reconciliation import reconcile_submissions
 from bot.jobs.resolution import ResolutionContext, ScoringContext, resolve_questions, score_forecasts
 from bot.jobs.submission import BatchWait, SubmitJobContext, submit_due_forecasts
@@ -64,6 +65,7 @@ class JobsFixture:
     path: Path
     clock: FakeClock = field(default_factory=FakeClock)
     venue: FakeVenueReader = field(default_factory=FakeVenueReader)
+    reader: VenueReader | None = None
     book: FakeSubmitter = field(default_factory=FakeSubmitter)
     forecasters: dict[str, Forecaster] = field(
         default_factory=lambda: {
@@ -78,7 +80,9 @@ class JobsFixture:
     spending: CostCheck = field(default_factory=CostCheck)
     trials: int = 1
     changes: Mapping[str, Any] = field(default_factory=dict)
-    concurrency: int = 4
+    concurrency: int | None = 4
+    load: ModelLoad | None = None
+    requested: RequestedForecasts = field(default_factory=RequestedForecasts)
     mode: ExecutionMode = ExecutionMode.PAPER
     policy: ReforecastPolicy = field(default_factory=ReforecastPolicy)
     calibrator: PredictionCalibrator = field(default_factory=IdentityCalibrator)
@@ -92,7 +96,7 @@ class JobsFixture:
         return await discover_questions(
             DiscoveryContext(
                 venue_name=VENUE,
-                venue=self.venue,
+                venue=self.reader or self.venue,
                 forecasters=forecasters,
                 ledger=self.ledger,
                 clock=self.clock,
@@ -140,9 +144,10 @@ class JobsFixture:
                 cost_check=self.spending,
                 owner=self.owner,
                 lease=self.lease,
-                concurrency=self.concurrency,
+                admission=QuestionAdmission(clock=self.clock, load=self.load, most=self.concurrency),
                 pass_limit_s=60.0,
                 is_stopping=self.stop,
+                requested=self.requested,
             )
         )
 
@@ -180,7 +185,7 @@ class JobsFixture:
 
     async def resolve(self) -> str:
         return await resolve_questions(
-            ResolutionContext(venue_name=VENUE, venue=self.venue, ledger=self.ledger, clock=self.clock)
+            ResolutionContext(venue_name=VENUE, venue=self.reader or self.venue, ledger=self.ledger, clock=self.clock)
         )
 
     async def score(self) -> str:

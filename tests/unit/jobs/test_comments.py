@@ -108,14 +108,14 @@ async def test_questions_of_one_event_share_one_comment_where_the_venue_says_so(
 ) -> None:
     trading_fixture.by_event = True
     for key, event in (("rain", "m1"), ("snow", "m1"), ("wind", "m2")):
-        await trading_fixture.forecast(key, facts={"event": event, "label": key})
+        await trading_fixture.forecast(key, event=event, label=key)
     await trading_fixture.submit()
     assert sorted(one.exposure.event for one, _ in await comments(trading_fixture)) == ["m1", "m2"]
     for _ in range(3):
         await trading_fixture.jobs_fixture.clock.advance(timedelta(hours=25).total_seconds())
         await trading_fixture.arm()
         await trading_fixture.forecast(
-            "snow", title=f"Snow at {trading_fixture.jobs_fixture.clock.now()}?", facts={"event": "m1", "label": "snow"}
+            "snow", title=f"Snow at {trading_fixture.jobs_fixture.clock.now()}?", event="m1", label="snow"
         )
         await trading_fixture.submit()
     assert len(await comments(trading_fixture)) == 2

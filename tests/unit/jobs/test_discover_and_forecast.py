@@ -104,7 +104,7 @@ async def test_a_question_that_changed_is_forecast_again_at_once_unless_it_chang
     assert await jobs_fixture.forecast() == "1 forecasts made"
 
 
-@pytest.mark.parametrize("changes", [{"price": 0.7}, {"facts": {"weight": "2"}}])
+@pytest.mark.parametrize("changes", [{"price": 0.7}, {"weight": 2.0}])
 async def test_what_moves_soon_after_a_forecast_waits_for_the_shortest_gap(
     jobs_fixture: JobsFixture, changes: dict[str, object]
 ) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
@@ -12,12 +12,13 @@ from bot.core.interfaces import TrialContext
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import CrowdForecast, Question
 from bot.forecasting.cost_check import CostCheck
+from bot.forecasting.question_admission import MAX_BEGUN_AT_ONCE, POLL_S
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
 from tests.unit.jobs.conftest import FIRST, JobsFixture
 
 
 class FakeBlockedForecaster:
-    """Forecasts at once, but the question slow only when the gate opens."""
+    """Forecasts at once, but questions whose name begins with slow only when the gate opens."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
@@ -32,7 +33,7 @@ class FakeBlockedForecaster:
         self.began += 1
         self.arrived[question.ref.key].set()
         self.seen[question.ref.key] = question.crowd
-        if question.ref.key == "slow":
+        if question.ref.key.startswith("slow"):
             await self.gate.wait()
         belief = Belief(predictions={target.key: BinaryPrediction(0.4) for target in question.targets})
         yield Step(action=StepAction(name="wait"), observation=StepObservation(), belief=belief)
@@ -134,3 +135,46 @@ async def test_a_crowd_that_spoke_after_the_cutoff_is_not_shown(jobs_fixture: Jo
     await jobs_fixture.forecast()
     assert gated.seen["rain"] is not None
     assert gated.seen["snow"] is None
+
+
+@dataclass
+class FakeRequestLoad:
+    """Models that would get so many more calls, of which each question under way makes one a trial."""
+
+    places: int
+
+    def room(self) -> int:
+        return self.places
+
+    def open_calls(self, scope: str) -> int:
+        return 0
+
+
+async def test_as_many_are_begun_as_the_models_have_room_for_and_the_others_as_they_get_it(
+    jobs_fixture: JobsFixture,
+) -> None:
+    load, gated = FakeRequestLoad(places=5), FakeBlockedForecaster()
+    jobs_fixture.forecasters = {FIRST: gated}
+    jobs_fixture.load, jobs_fixture.concurrency, jobs_fixture.asks, jobs_fixture.trials = load, None, True, 2
+    jobs_fixture.offer(*(f"slow {number}" for number in range(6)))
+    await jobs_fixture.discover()
+    under_way = asyncio.ensure_future(jobs_fixture.forecast())
+    for number in range(3):
+        await gated.waits(f"slow {number}")
+    await asyncio.sleep(3 * POLL_S)
+    assert len(gated.arrived) == 3
+    gated.gate.set()
+    assert await under_way == "6 forecasts made"
+
+
+async def test_no_burst_of_questions_begins_in_one_instant(jobs_fixture: JobsFixture) -> None:
+    gated = FakeBlockedForecaster()
+    jobs_fixture.forecasters, jobs_fixture.load, jobs_fixture.concurrency = {FIRST: gated}, FakeRequestLoad(100), None
+    jobs_fixture.asks = True
+    jobs_fixture.offer(*(f"slow {number}" for number in range(2 * MAX_BEGUN_AT_ONCE)))
+    await jobs_fixture.discover()
+    gated.gate.set()
+    under_way = asyncio.ensure_future(jobs_fixture.forecast())
+    await gated.waits("slow 0")
+    assert len(gated.arrived) <= MAX_BEGUN_AT_ONCE
+    assert await under_way == f"{2 * MAX_BEGUN_AT_ONCE} forecasts made"

@@ -23,12 +23,13 @@ POLICY = CalibrationPolicy(min_rows=20, min_window_rows=10)
 SAID = 0.9
 
 
-async def live_through(jobs_fixture: JobsFixture, days: int, *, every: int = 2, **facts: str) -> None:
+async def live_through(jobs_fixture: JobsFixture, days: int, *, every: int = 2, teaches: bool = True) -> None:
     """Say 90 % of one question a day; every so-many-th of them comes true, the day after."""
     jobs_fixture.forecasters = {FIRST: ScriptedForecaster(believe_yes(SAID))}
     for day in range(days):
         key = f"day {day}"
-        jobs_fixture.venue.add_questions(replace(question(key, now=jobs_fixture.clock.now(), price=None), facts=facts))
+        asked = question(key, now=jobs_fixture.clock.now(), price=None)
+        jobs_fixture.venue.add_questions(replace(asked, allows_training=teaches))
         await jobs_fixture.discover()
         await jobs_fixture.forecast()
         happened = float(day % every == 0)
@@ -78,9 +79,9 @@ async def test_where_the_gate_refuses_nothing_moves_and_the_forecast_names_the_r
 
 
 async def test_questions_whose_terms_forbid_it_teach_no_calibrator(jobs_fixture: JobsFixture) -> None:
-    await live_through(jobs_fixture, 5, training="no")
+    await live_through(jobs_fixture, 5, teaches=False)
     assert await gated(jobs_fixture).decision_for(FIRST, "market", jobs_fixture.clock.now()) is None
-    await live_through(jobs_fixture, 5, training="yes")
+    await live_through(jobs_fixture, 5)
     decided = await gated(jobs_fixture).decision_for(FIRST, "market", jobs_fixture.clock.now() + DAY)
     assert decided is not None
     assert (await jobs_fixture.ledger.learning.get(decided.digest)).examples == 5

@@ -402,7 +402,7 @@ async def test_a_fresh_account_is_not_put_into_the_questions_of_one_pass(trading
 async def test_the_legs_of_one_event_are_sized_as_one_bet(trading_fixture: TradingFixture) -> None:
     trading_fixture.broker.cash, trading_fixture.wants.stake = 1000.0, 30.0
     trading_fixture.execution_policy = replace(trading_fixture.execution_policy, bankroll=BankrollSection())
-    await trading_fixture.forecast("ann wins", "bob wins", facts={"event": "the vote"})
+    await trading_fixture.forecast("ann wins", "bob wins", event="the vote")
     await trading_fixture.submit()
     assert trading_fixture.bought() == pytest.approx([15.0, 15.0])
 

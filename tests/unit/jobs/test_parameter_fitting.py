@@ -65,7 +65,7 @@ class FakeRestrictedArchive(LanternArchive):
 
     def examples(self, before: datetime) -> Sequence[TrainingExample]:
         first, *others = super().examples(before)
-        return [replace(first, question=replace(first.question, facts={"training": "no"})), *others]
+        return [replace(first, question=replace(first.question, allows_training=False)), *others]
 
 
 def test_nothing_is_fitted_on_questions_whose_terms_forbid_it() -> None:

@@ -128,6 +128,17 @@ async def test_what_a_rule_objects_to_after_the_decision_is_found_before_the_wri
     assert why in (await trading_fixture.outbox.pre_send_check(intent) or "")
 
 
+async def test_a_paper_order_too_needs_an_open_market_when_it_is_written(jobs_fixture: JobsFixture) -> None:
+    made = TradingFixture.of(jobs_fixture)
+    await made.forecast("rain", closes_at=jobs_fixture.clock.now() + WINDOW)
+    await made.submit(flush=False)
+    [row] = await jobs_fixture.ledger.submissions.batches(states=[IntentState.PLANNED])
+    [item] = await jobs_fixture.ledger.submissions.intents(VENUE, "me", row.batch, paper=True)
+    assert await made.outbox.pre_send_check(item.intent) is None
+    await close_window(made)
+    assert "the window closed at" in (await made.outbox.pre_send_check(item.intent) or "")
+
+
 def test_no_rule_that_is_asked_before_a_write_is_left_out() -> None:
     asked = {rule.name for rule in RULES if SubmissionPhase.SEND in rule.phases}
     # What a clairvoyant forecaster made is never planned: see test_clairvoyant_forecasts.py.

@@ -1,24 +1,30 @@
 """A forecast that a person asks of the daemon: made due now, or refused with a reason that says what to do."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from bot.core.beliefs import Step
 from bot.core.errors import MalformedDataError
 from bot.core.forecasts import TrialLimits
+from bot.core.interfaces import TrialContext
+from bot.core.language_models import ModelUrgency
 from bot.core.operator_requests import ForecastQuestion, LockQuestion
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
 from bot.forecasting.aggregation import PoolingMethod
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.forecasting.trial_tools import GuardedTrialContext
 from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.store.forecast_queries import find_questions_by_url, read_forecast_status
 from bot.store.requests import MAX_REQUEST_BYTES, pending_requests, send_request
-from bot.testing.forecaster import HangingStep, ScriptedForecaster
+from bot.testing.forecaster import HangingStep, ScriptedForecaster, believe_yes
 from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture, outcome, question
+from tests.unit.jobs.test_forecast_pass import FakeBlockedForecaster
 
 REF = QuestionRef(VENUE, "rain")
 OWN = Question(ref=QuestionRef("file", "snow"), title="Snow?", shape=BinaryShape(), targets=(Target(),))
@@ -52,6 +58,20 @@ async def attended(jobs_fixture: JobsFixture, **parts: Any) -> str:
     )
 
 
+class UrgencyRecorder(ScriptedForecaster):
+    """Notes how urgent the requests of each question are."""
+
+    def __init__(self) -> None:
+        super().__init__(believe_yes(0.3))
+        self.urgencies: dict[str, ModelUrgency] = {}
+
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        assert isinstance(context, GuardedTrialContext)
+        self.urgencies[question.ref.key] = context.urgency
+        async for step in super().steps(question, context):
+            yield step
+
+
 async def told(jobs_fixture: JobsFixture) -> str:
     [event, *_] = await jobs_fixture.ledger.events.recent(9, "request")
     return event.text.partition(" [")[0]
@@ -78,6 +98,43 @@ async def test_a_question_of_ones_own_comes_with_the_request(jobs_fixture: JobsF
     assert await jobs_fixture.forecast() == "1 forecasts made"
     [made] = await jobs_fixture.ledger.forecasts.history(OWN.ref)
     assert made.why == "asked for"
+
+
+async def test_models_answer_a_person_first_and_then_questions_that_close_within_the_hour(
+    jobs_fixture: JobsFixture,
+) -> None:
+    noting = UrgencyRecorder()
+    jobs_fixture.forecasters = {FIRST: noting}
+    now = jobs_fixture.clock.now()
+    jobs_fixture.offer("rain", closes_at=now + timedelta(minutes=59))
+    jobs_fixture.offer("wind", closes_at=now + timedelta(minutes=61))
+    await jobs_fixture.discover()
+    send_request(jobs_fixture.path, ForecastQuestion(ref=OWN.ref, forecaster=FIRST, question=OWN), at=now)
+    assert await attended(jobs_fixture) == "1 requests done"
+    assert await jobs_fixture.forecast() == "3 forecasts made"
+    assert noting.urgencies == {
+        OWN.ref.key: ModelUrgency.REQUESTED,
+        "rain": ModelUrgency.CLOSING_SOON,
+        "wind": ModelUrgency.ORDINARY,
+    }
+
+
+async def test_a_forecast_that_a_person_waits_for_is_begun_although_all_places_are_taken(
+    jobs_fixture: JobsFixture,
+) -> None:
+    gated = FakeBlockedForecaster()
+    jobs_fixture.forecasters, jobs_fixture.concurrency = {FIRST: gated}, 1
+    jobs_fixture.offer("slow 1", "slow 2")
+    await jobs_fixture.discover()
+    under_way = asyncio.ensure_future(jobs_fixture.forecast())
+    await gated.waits("slow 1")
+    request = ForecastQuestion(ref=OWN.ref, forecaster=FIRST, question=OWN)
+    send_request(jobs_fixture.path, request, at=jobs_fixture.clock.now())
+    assert await attended(jobs_fixture, wake=jobs_fixture.requested.add) == "1 requests done"
+    await asyncio.wait_for(gated.waits(OWN.ref.key), 5.0)
+    assert "slow 2" not in gated.arrived
+    gated.gate.set()
+    assert await under_way == "3 forecasts made"
 
 
 async def test_a_question_that_nobody_knows_is_refused(jobs_fixture: JobsFixture) -> None:

@@ -201,6 +201,13 @@ async def test_a_gain_on_what_was_sold_lifts_no_cap(ledger_fixture: LedgerFixtur
     assert (await usage(ledger_fixture, at=NOON + 5 * HOUR)).total == 0.0
 
 
+async def test_shares_that_cost_nothing_are_bought_as_well(ledger_fixture: LedgerFixture) -> None:
+    for number, (shares, cash) in enumerate([(10.0, -4.0), (10.0, 0.0), (10.0, 1.0)]):
+        await traded(ledger_fixture, f"trade {number}", shares, cash, at=NOON + number * timedelta(minutes=1))
+    # Half of the 20 shares are left, and with them half of the 4 that were paid.
+    assert (await usage(ledger_fixture, at=NOON + HOUR)).total == 2.0
+
+
 async def test_each_sale_ends_its_share_of_what_was_paid_for_what_is_left(ledger_fixture: LedgerFixture) -> None:
     """Held and paid, by hand: 40 for 10, 30 for 7.50, 15 for 3.75, 20 for 4.75, 10 for 2.375, none, 0.5 for 0.4."""
     trades = [

@@ -84,7 +84,7 @@ async def test_a_forecast_after_close_or_outcome_is_no_past(ledger_fixture: Ledg
 
 
 async def test_who_saw_the_future_and_who_may_not_teach_is_left_out(ledger_fixture: LedgerFixture) -> None:
-    forbidden = await ledger_fixture.ask("snow", facts={"training": "no"})
+    forbidden = await ledger_fixture.ask("snow", allows_training=False)
     await ledger_fixture.forecast(forbidden)
     await ledger_fixture.resolve(forbidden, 1.0)
     seen = await ledger_fixture.ask("hail")

@@ -47,6 +47,17 @@ def keys(claims: Sequence[ForecastLease]) -> list[str]:
     return [item.ref.key for item in claims]
 
 
+async def test_a_forecast_that_is_never_submitted_ends_only_the_entry_that_requested_it(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    for key, is_requested in (("rain", False), ("snow", True)):
+        await plan(ledger_fixture, replace(due(key), forecast_only=is_requested))
+        question = await ledger_fixture.ledger.questions.get(QuestionRef("lantern", key))
+        running = await ledger_fixture.begin(question, forecast_only=True)
+        await ledger_fixture.ledger.forecasts.complete(ledger_fixture.answer(question, running, 0.4), next_due=None)
+    assert keys(await claim(ledger_fixture)) == ["rain"]
+
+
 async def test_open_windows_come_first_soonest_close_first_and_closed_ones_last(ledger_fixture: LedgerFixture) -> None:
     await plan(
         ledger_fixture,

@@ -1,5 +1,5 @@
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -117,11 +117,11 @@ async def test_the_table_has_the_last_word_before_close_and_outcome(ledger_fixtu
     assert table.cutoff == (NOON + DAY,)
 
 
-@pytest.mark.parametrize(("spot", "probability"), [("", 0.4), (f"{(NOON + 3 * DAY).isoformat()}", 0.3)])
+@pytest.mark.parametrize(("spot", "probability"), [(None, 0.4), (NOON + 3 * DAY, 0.3)])
 async def test_what_stood_when_a_venue_scores_is_what_counts(
-    ledger_fixture: LedgerFixture, spot: str, probability: float
+    ledger_fixture: LedgerFixture, spot: datetime | None, probability: float
 ) -> None:
-    question = await ledger_fixture.ask(facts={"spot_at": spot})
+    question = await ledger_fixture.ask(spot_at=spot)
     for days, said in ((1, 0.2), (3, 0.3), (4, 0.4)):
         await ledger_fixture.forecast(question, said, now=NOON + days * DAY, cutoff=NOON + days * DAY)
     await ledger_fixture.resolve(question, 1.0)

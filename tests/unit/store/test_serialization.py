@@ -34,7 +34,7 @@ from bot.core.predictions import (
     Prediction,
     QuestionShape,
 )
-from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.questions import FACT_FIELDS, CrowdForecast, Question, QuestionRef, Target
 from bot.store import serialization
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -92,7 +92,14 @@ def questions(draw: st.DrawFn) -> Question:
         closes_at=draw(st.none() | moments),
         as_of=draw(st.none() | moments),
         crowd=draw(st.none() | st.just(crowd)),
-        facts=draw(st.dictionaries(texts, texts, max_size=3)),
+        facts=draw(st.dictionaries(texts.filter(lambda name: name not in FACT_FIELDS), texts, max_size=3)),
+        event=draw(texts),
+        label=draw(texts),
+        source_id=draw(texts),
+        weight=draw(st.none() | st.floats(0, allow_infinity=False)),
+        spot_at=draw(st.none() | moments),
+        market_closes_at=draw(st.none() | moments),
+        allows_training=draw(st.booleans()),
     )
 
 

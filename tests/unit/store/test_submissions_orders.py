@@ -258,6 +258,23 @@ async def test_what_waits_can_be_taken_back_and_comes_before_the_gate_again(ledg
         await ledger_fixture.ledger.submissions.abandon(other.id, why="too late", at=NOON)
 
 
+@pytest.mark.parametrize("batch", [None, "2026-03-01"])
+async def test_each_time_that_it_is_taken_back_it_gets_an_unused_id_and_stays_in_its_round(
+    ledger_fixture: LedgerFixture, batch: str | None
+) -> None:
+    send = ledger_fixture.order(await ledger_fixture.forecast(await ledger_fixture.ask()))
+    send = send if batch is None else replace(send, intent=replace(send.intent, batch=batch))
+    submissions, names = ledger_fixture.ledger.submissions, list[str]()
+    for _ in range(4):
+        await submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
+        standing = await submissions.read_standing(send.intent.ref, "us")
+        assert standing is not None
+        assert standing.batch == (batch or standing.id)
+        names.append(standing.id)
+        await submissions.abandon(standing.id, why="too old", at=NOON)
+    assert (names[0], len(set(names))) == (send.intent.id, 4)
+
+
 async def test_what_is_refused_before_the_wire_has_an_attempt_that_says_so(ledger_fixture: LedgerFixture) -> None:
     intent = await planned(ledger_fixture)
     await ledger_fixture.ledger.submissions.refuse([intent.id], why="the market has no such answer", at=NOON)

@@ -48,7 +48,7 @@ async def tell(
 async def test_a_question_of_yes_or_no_has_the_scores_of_its_venue_beside_the_forecast_that_left(
     ledger_fixture: LedgerFixture,
 ) -> None:
-    question = await ledger_fixture.ask(facts={"weight": "0.5"})
+    question = await ledger_fixture.ask(weight=0.5)
     forecast = await ledger_fixture.forecast(question, 0.8)
     await left(ledger_fixture, forecast)
     await tell(ledger_fixture, question, {})
@@ -79,7 +79,7 @@ async def test_of_a_venue_that_tells_scores_no_question_that_left_drops_out(ledg
 async def test_the_forecast_that_stood_at_the_moment_that_counts_is_the_one_that_is_shown(
     ledger_fixture: LedgerFixture,
 ) -> None:
-    question = await ledger_fixture.ask(facts={"spot_at": (NOON + 2 * DAY).isoformat()})
+    question = await ledger_fixture.ask(spot_at=NOON + 2 * DAY)
     for days, probability in ((1, 0.2), (3, 0.9)):
         forecast = await ledger_fixture.forecast(question, probability, now=NOON + days * DAY, cutoff=NOON + days * DAY)
         await left(ledger_fixture, forecast)
@@ -100,12 +100,12 @@ async def test_standings_are_those_that_were_told_last(ledger_fixture: LedgerFix
 
 
 async def test_what_resolved_without_a_score_of_ours_says_why(ledger_fixture: LedgerFixture) -> None:
-    spot = {"spot_at": (NOON + DAY).isoformat()}
+    spot = NOON + DAY
     late: dict[str, Any] = {"now": NOON + 2 * DAY, "cutoff": NOON + 2 * DAY}
     scored, void, spotted = (
         await ledger_fixture.ask("rain"),
         await ledger_fixture.ask("snow"),
-        await ledger_fixture.ask("hail", facts=spot),
+        await ledger_fixture.ask("hail", spot_at=spot),
     )
     closed, known = await ledger_fixture.ask("fog", closes_at=NOON + DAY), await ledger_fixture.ask("sun")
     await ledger_fixture.forecast(scored)

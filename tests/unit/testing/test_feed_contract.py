@@ -93,12 +93,6 @@ class TimelessFeed(CorrectFeed):
             yield replace(one, at=datetime(1970, 1, 1, tzinfo=UTC))
 
 
-class LocalFeed(CorrectFeed):
-    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
-        async for one in super().said(quote, refs):
-            yield replace(one, at=one.at.replace(tzinfo=None))
-
-
 class WaitingFeed(CorrectFeed):
     async def silence(self) -> None:
         """Wait on."""
@@ -182,7 +176,6 @@ FEED_MUTANTS: list[tuple[str, type[CorrectFeed]]] = [
     ("quotes_fit_their_questions_and_have_a_time", ShapelessFeed),
     ("quotes_fit_their_questions_and_have_a_time", TimelessFeed),
     ("quotes_fit_their_questions_and_have_a_time", FutureTimeFeed),
-    ("quotes_fit_their_questions_and_have_a_time", LocalFeed),
     ("silence_is_unavailability", WaitingFeed),
     ("silence_is_unavailability", EndingFeed),
     ("it_can_be_closed_and_opened_again", SingleUseFeed),

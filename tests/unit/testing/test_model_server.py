@@ -109,6 +109,13 @@ async def test_its_replies_are_of_the_documented_form(reply: ScriptedReply) -> N
     assert response.headers["content-type"] == "application/json"
 
 
+async def test_a_port_that_is_named_is_used() -> None:
+    async with ScriptedModelServer(reply_text("yes")) as first:
+        port = int(first.base_url.rpartition(":")[2].partition("/")[0])
+    async with ScriptedModelServer(reply_text("yes"), port=port) as second:
+        assert second.base_url == first.base_url
+
+
 async def test_a_sequence_is_played_once_and_its_last_reply_for_ever() -> None:
     responses = await post([reply_text("one"), reply_text("two")], asked(), asked(), asked())
     assert [one.json()["choices"][0]["message"]["content"] for one in responses] == ["one", "two", "two"]

@@ -36,6 +36,7 @@ from bot.testing.http import FakeHttpClient
 from bot.testing.paper_book_contract import PaperBookContract
 from bot.testing.paper_market import FakePaperMarket
 from bot.testing.submitters import order_batch
+from bot.testing.trading_contract import expected_trade
 from bot.testing.venue import FakeVenueReader
 from tests.unit.testing.correct_venue import Failure, run_check
 
@@ -91,6 +92,11 @@ class TestBellPaper(PaperBookContract):
     spec: ClassVar[VenueSpec[Any]] = bell_spec(FakePaperMarket)
     settings: ClassVar[PluginSettings] = PluginSettings()
     orders_rest = False
+    trades = tuple(
+        expected_trade(side, "rain", leg, shares=shares, price=price)
+        for leg, price in ((ContractSide.YES, 0.4), (ContractSide.NO, 0.6))
+        for side, shares in ((OrderSide.BUY, 20.0), (OrderSide.SELL, 10.0))
+    )
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> PluginContext:

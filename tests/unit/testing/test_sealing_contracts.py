@@ -21,15 +21,20 @@ from bot.core.submissions import (
 )
 from bot.testing.clock import FakeClock
 from bot.testing.exchange import FakeExchange, WriteFailure
-from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterSetup, TradingSubmitterContract
+from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterSetup
+from bot.testing.trading_contract import TradingSubmitterContract, expected_trade
 from tests.unit.testing.correct_venue import Failure, checks_of, question, run_check
 
 KEY = "do-not-show-me"
+PRICE = 0.5
 S = IntentState
 
 
 class CorrectExchange(FakeExchange):
-    """Sound: refuses what the batch marks as refused, and lets rest what nobody fills; a class for others to break."""
+    """Sound: refuses what the batch marks as refused, and lets rest what nobody fills; a class for others to break.
+
+    Others trade at ``PRICE`` on both sides.
+    """
 
     shared: dict[str, Any]
 
@@ -41,8 +46,16 @@ class CorrectExchange(FakeExchange):
         return [] if batch.key == "closed" else await super().seal_requests(batch)
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
-        self.fill_share = 0.0 if batch.key == "resting" else 1.0
+        self.fill_share = 1.0 if batch.key != "resting" and self.meets_price(batch.intents) else 0.0
         return await super().submit(batch)
+
+    def meets_price(self, intents: Sequence[Intent]) -> bool:
+        orders = [one.order for one in intents if one.order is not None]
+        return all(one.limit >= PRICE if one.side is OrderSide.BUY else one.limit <= PRICE for one in orders)
+
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, positions=tuple(replace(one, mark=PRICE) for one in account.positions))
 
 
 class SendingOnSealExchange(CorrectExchange):
@@ -272,6 +285,49 @@ class OverpayingExchange(CorrectExchange):
         ]
 
 
+class WrongWayCashExchange(CorrectExchange):
+    """Takes cash for a sale, and gives it for a purchase."""
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return [
+            replace(one, fills=tuple(replace(fill, cash=-fill.cash) for fill in one.fills))
+            for one in await super().submit(batch)
+        ]
+
+
+class CountingHundredthsExchange(CorrectExchange):
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, positions=tuple(replace(one, shares=one.shares * 100) for one in account.positions))
+
+
+class CentsExchange(CorrectExchange):
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, cash=account.cash * 100)
+
+
+class ForgettingProceedsExchange(CorrectExchange):
+    """Shows the cost of all shares that were ever bought."""
+
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, positions=tuple(replace(one, paid=10.0) for one in account.positions))
+
+
+class UnmarkedExchange(CorrectExchange):
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, positions=tuple(replace(one, mark=None) for one in account.positions))
+
+
+class LimitlessExchange(CorrectExchange):
+    """Sends every order at the market."""
+
+    def meets_price(self, intents: Sequence[Intent]) -> bool:
+        return True
+
+
 class RenamingExchange(CorrectExchange):
     """Gives a fill another name each time it is read."""
 
@@ -351,6 +407,8 @@ SEALER_MUTANTS: list[tuple[str, type[CorrectExchange]]] = [
     ("a_lost_reply_is_a_doubt_that_reading_settles", DespairingExchange),
     ("a_lost_reply_is_a_doubt_that_reading_settles", RetryingExchange),
     ("a_lost_reply_is_a_doubt_that_reading_settles", DenyingExchange),
+    ("an_error_of_a_server_in_between_is_a_doubt", DespairingExchange),
+    ("an_error_of_a_server_in_between_is_a_doubt", TrustingExchange),
     ("a_lost_request_is_a_doubt_and_then_an_absence", TrustingExchange),
     ("a_lost_request_is_a_doubt_and_then_an_absence", RetryingExchange),
     ("a_lost_request_is_a_doubt_and_then_an_absence", BoastingExchange),
@@ -377,6 +435,15 @@ TRADER_MUTANTS: list[tuple[str, type[CorrectExchange]]] = [
     ("shares_are_added_to_the_side_that_was_bought", OtherSideExchange),
     ("the_side_that_came_true_is_paid", PayingLosersExchange),
     ("what_the_venue_cancelled_wins_for_no_side", VoidPayingExchange),
+    ("each_trade_is_filled_at_its_price_for_its_fee", WrongWayCashExchange),
+    ("each_trade_is_filled_at_its_price_for_its_fee", OverpayingExchange),
+    ("each_trade_moves_the_cash_and_shares_of_the_account", CountingHundredthsExchange),
+    ("each_trade_moves_the_cash_and_shares_of_the_account", CentsExchange),
+    ("each_trade_moves_the_cash_and_shares_of_the_account", OtherSideExchange),
+    ("positions_show_what_they_cost_and_what_they_would_bring", ForgettingProceedsExchange),
+    ("positions_show_what_they_cost_and_what_they_would_bring", UnmarkedExchange),
+    ("a_limit_that_nobody_meets_trades_nothing", LimitlessExchange),
+    ("a_trade_is_read_back_as_it_was_answered", RenamingExchange),
 ]
 # The usual mistakes, and words of the message that name them.
 NAMED_MISTAKES: list[tuple[str, type[CorrectExchange], str]] = [
@@ -389,6 +456,15 @@ NAMED_MISTAKES: list[tuple[str, type[CorrectExchange], str]] = [
     ("shares_are_added_to_the_side_that_was_bought", OtherSideExchange, "shares of yes were bought|shows .* look at"),
     ("the_side_that_came_true_is_paid", PayingLosersExchange, "is the wrong side paid"),
     ("what_the_venue_cancelled_wins_for_no_side", VoidPayingExchange, "is void, and payout_per_share pays"),
+    ("each_trade_is_filled_at_its_price_for_its_fee", WrongWayCashExchange, "it moved the wrong way"),
+    ("each_trade_moves_the_cash_and_shares_of_the_account", CentsExchange, "the change of cash .* it is in cents"),
+    ("each_trade_moves_the_cash_and_shares_of_the_account", OtherSideExchange, r"the account shows \+20 of no"),
+    (
+        "positions_show_what_they_cost_and_what_they_would_bring",
+        ForgettingProceedsExchange,
+        "of the shares that were sold too",
+    ),
+    ("a_limit_that_nobody_meets_trades_nothing", LimitlessExchange, "its request names another limit"),
 ]
 
 
@@ -446,8 +522,14 @@ def create_setup(kind: type[CorrectExchange]) -> SubmitterSetup:
         now=clock.now,
         lose_request=lambda: exchange.next_failures.append(WriteFailure.REQUEST_LOST),
         lose_reply=lambda: exchange.next_failures.append(WriteFailure.REPLY_LOST),
+        replace_reply=lambda: exchange.next_failures.append(WriteFailure.REPLY_LOST),
         edit_questions=edit,
         resting_batch=SubmissionBatch(key="resting", intents=(intent_for(2),), questions=(question(2),)),
+        trades=[
+            expected_trade(side, "market 0", leg, shares=shares, price=PRICE, currency="COIN")
+            for leg in ContractSide
+            for side, shares in ((OrderSide.BUY, 20.0), (OrderSide.SELL, 10.0))
+        ],
         secrets=(KEY,),
     )
 

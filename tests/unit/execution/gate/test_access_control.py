@@ -100,3 +100,9 @@ def test_each_role_may_do_what_it_may_and_nothing_else(role: UserRole | None, ac
     else:
         with pytest.raises(AuthenticationError, match=f"{act} needs the role .*approver, and bob"):
             require_role(role, act, who="bob")
+
+
+@pytest.mark.parametrize(("role", "words"), [(None, "ann has no token"), (UserRole.VIEWER, "ann is viewer")])
+def test_who_may_not_do_something_is_named_with_the_role(role: UserRole | None, words: str) -> None:
+    with pytest.raises(AuthenticationError, match=words):
+        require_role(role, PrivilegedAction.ARM, who="ann")

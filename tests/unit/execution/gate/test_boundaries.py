@@ -32,10 +32,13 @@ from bot.execution.gate.kill_switch import (
 from bot.execution.gate.readiness import MAX_CLOCK_SKEW_S, MAX_UNSETTLED_WRITES, clock_fault, unsettled_fault
 from bot.execution.gate.rules import (
     MAX_PLAN_AGE,
+    check_edge,
     check_forecaster,
     check_open_approval,
     check_order_planned,
+    check_order_terms,
     check_plan_age,
+    check_recorded_only,
     check_reentry_pause,
     check_window_opened,
     closed_window_reason,
@@ -308,3 +311,46 @@ def test_the_kill_switch_makes_its_folder_and_tells_the_first_reason(tmp_path: P
     assert release_kill_switch(stop)
     assert not release_kill_switch(stop)
     assert read_halt_reason(stop) == ""
+
+
+def test_a_share_of_the_bankroll_is_a_millionth_exact_and_nothing_of_a_debt_and_an_event_must_be_known() -> None:
+    policy = replace(make_policy(), bankroll=BankrollSection(per_question=0.1, per_event=0.08, correlation=1))
+
+    def limits(value: float) -> dict[str, float]:
+        rooms = list_headrooms(trade(policy=policy, account_value=value, cap_usage=CapUsage(event=7.0)))
+        return {room.name.partition(" ")[0]: room.cap for room in rooms}
+
+    assert limits(1 / 3)["bankroll.per_question"] == 0.033333
+    assert limits(-5.0)["bankroll.per_question"] == 0.0
+    assert "bankroll.per_event" not in limits(100.0)
+
+
+def test_the_limit_of_a_purchase_may_be_the_belief_itself_and_no_more() -> None:
+    at_belief = trade(bought=order(limit=0.6))
+    assert check_order_terms(at_belief) is None
+    assert check_order_terms(trade(bought=order(limit=0.6 + 9e-7))) is None
+    above = check_order_terms(trade(bought=order(limit=0.601)))
+    assert above is not None
+    assert "above the belief 0.600" in above.why
+    assert check_order_terms(case()) is None
+    assert check_order_terms(trade(bought=order(side=OrderSide.SELL, cost=0.0, limit=0.9))) is None
+
+
+def test_too_small_an_edge_says_whose_figure_it_is() -> None:
+    # The belief is 0.6 and the price 0.5.
+    of_planner = check_edge(trade(bought=order(edge=0.01), policy=make_policy(edge=0.05)))
+    assert of_planner is not None
+    assert "the edge is 0.0100 a share" in of_planner.why
+    of_both = check_edge(trade(bought=order(edge=0.6 - 0.5), policy=make_policy(edge=0.2)))
+    of_forecast = check_edge(trade(bought=order(edge=0.3), policy=make_policy(edge=0.2)))
+    assert of_both is not None
+    assert "by the planner" not in of_both.why
+    assert of_forecast is not None
+    assert "the edge is 0.1000 by the forecast (0.3000 by the planner) a share" in of_forecast.why
+
+
+@pytest.mark.parametrize(("mode", "what"), [(LIVE, "no writer"), (ExecutionMode.PAPER, "no paper book")])
+def test_what_is_only_recorded_says_what_is_missing(mode: ExecutionMode, what: str) -> None:
+    held = check_recorded_only(case(mode, is_read_only=True))
+    assert held is not None
+    assert held.why.endswith(what)

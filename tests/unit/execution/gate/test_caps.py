@@ -17,7 +17,7 @@ from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.gate.rules import check_caps
 from tests.unit.execution.gate.decision_contexts import arm, case, make_policy, order, question, trade
 
-FACTS = {"event": "weather", "creator": "bob", "category": "nature"}
+EXPOSURE = {"event": "weather", "creator": "bob", "category": "nature"}
 GATE = Gate(kill_switch=KillSwitch(stop_file=Path("nowhere/STOP"), ledger_file=Path("nowhere/ledger.sqlite")))
 
 # Each cap with the usage that counts against it.
@@ -37,7 +37,7 @@ def test_each_cap_bounds_what_an_order_may_cost_and_is_named(cap: str, used: str
     counted: dict[str, Any] = {} if used is None else {used: 7.0}
     usage = CapUsage(**counted)
     limit = 10.0 if used is None else 17.0
-    fits = trade(policy=make_policy(caps={cap: limit}), question=question(facts=FACTS), cap_usage=usage)
+    fits = trade(policy=make_policy(caps={cap: limit}), question=question(**EXPOSURE), cap_usage=usage)
     assert isinstance(GATE.decide(fits), SendDecision)
     decision = GATE.decide(replace(fits, policy=make_policy(caps={cap: limit - 0.01})))
     assert isinstance(decision, HoldDecision)
@@ -115,7 +115,7 @@ def usable(caps: dict[str, float]) -> dict[str, float]:
 def test_whatever_is_sent_stays_within_every_cap(caps: dict[str, float], usage: CapUsage, cost: float) -> None:
     usage = replace(usage, lost_today=0.0, drawdown=0.0)
     decision = GATE.decide(
-        trade(bought=order(cost=cost), policy=make_policy(caps=caps), question=question(facts=FACTS), cap_usage=usage)
+        trade(bought=order(cost=cost), policy=make_policy(caps=caps), question=question(**EXPOSURE), cap_usage=usage)
     )
     used = {cap: 0.0 if name is None else getattr(usage, name) for cap, name in CAPS.items()}
     fits = all(used[cap] + cost <= limit + 1e-6 for cap, limit in caps.items())

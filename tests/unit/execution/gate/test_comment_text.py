@@ -40,7 +40,7 @@ def said(prediction: Prediction, shape: QuestionShape, *beliefs: Belief, label: 
         targets=(Target(),),
         closes_at=AT + timedelta(days=1),
         family="market",
-        facts={"label": label} if label else {},
+        label=label,
     )
     forecast = Forecast(
         id="f",
@@ -131,3 +131,26 @@ def test_what_looks_like_a_key_is_left_out_and_everything_is_bounded() -> None:
     assert sanitize_line("use 0123456789abcdef0123456789abcdef01234567 now") == "use (left out) now"
     long = Belief(predictions={}, anchor="word " * 2000, evidence_for=(Evidence(text="w " * 9000, source="s " * 900),))
     assert len(said(BinaryPrediction(0.5), BinaryShape(), long)) <= MAX_COMMENT_CHARS
+
+
+def test_a_line_is_cut_only_where_it_is_longer_than_permitted() -> None:
+    assert sanitize_line("0123456789", chars=10) == "0123456789"
+    assert sanitize_line("0123456789A", chars=10) == "0123456..."
+    assert sanitize_line("012345 789A", chars=10) == "012345..."
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ({"a": 0.3, "b": 0.25, "c": 0.2, "e": 0.15, "d": 0.1}, "d 10.0% ("),
+        ({"a": 0.3, "b": 0.25, "c": 0.2, "d": 0.15, "e": 0.06, "f": 0.04}, "e 6.0% and 1 more ("),
+    ],
+)
+def test_options_beyond_the_fifth_are_counted(shares: dict[str, float], words: str) -> None:
+    assert words in said(ChoicePrediction(shares), ChoiceShape(options=tuple(shares)))
+
+
+@pytest.mark.parametrize("kind", ["evidence_for", "evidence_against"])
+def test_evidence_of_one_side_alone_is_a_reason(kind: str) -> None:
+    belief = Belief(predictions={}, **{kind: (Evidence(text="A wet spring.", source=""),)})  # type: ignore[arg-type]  # fields by name
+    assert "A wet spring." in said(BinaryPrediction(0.7), BinaryShape(), Belief(predictions={}), belief)

@@ -12,14 +12,15 @@ from bot.core.plugin_specs import (
     ConfigurableSpec,
     ForecasterSpec,
     LocalPath,
+    ModelSpec,
     PluginSettings,
     PluginTableName,
     SearchSpec,
     VenueSpec,
 )
 from bot.execution.gate.config_digest import config_digest as digest_with
-from bot.execution.gate.config_digest import is_same_public_config
-from bot.execution.gate.execution_policy import venue_policy
+from bot.execution.gate.config_digest import credentials_digest, is_same_public_config
+from bot.execution.gate.execution_policy import venue_policies, venue_policy
 
 TABLE: dict[str, Any] = {"forecasters": ["first"], "settings": {"groups": ["weather"]}}
 
@@ -28,6 +29,7 @@ class GroupSettings(PluginSettings):
     groups: tuple[str, ...] = ()
     pace: float = 1.0
     key: SecretStr | None = None
+    keys: tuple[SecretStr, ...] = ()
     token_file: LocalPath | None = None
 
 
@@ -59,6 +61,9 @@ FORECASTERS = [
 SHELF: Mapping[PluginTableName, Iterable[ConfigurableSpec[Any]]] = {
     PluginTableName.FORECASTERS: FORECASTERS,
     PluginTableName.VENUES: [VenueSpec(name="lantern", summary="Thing.", settings=GroupSettings, reader=opened)],
+    PluginTableName.MODELS: [
+        ModelSpec(name=name, summary="Thing.", settings=EngineSettings, open=opened) for name in ("there", "elsewhere")
+    ],
     PluginTableName.SEARCH: [SearchSpec(name="finder", summary="Thing.", settings=EngineSettings, open=opened)],
 }
 
@@ -205,3 +210,67 @@ def test_who_arms_need_not_have_the_keys_but_no_others_either() -> None:
     assert not is_same_public_config(within({KEY: "of another account"}), ours)
     assert not is_same_public_config(within({PACE: "2"}), ours)
     assert not is_same_public_config(ours, within({}))
+
+
+FIRST_PACE, SECOND_PACE = (("forecasters", name, "settings", "pace") for name in ("first", "second"))
+ROLES = {"llm": {"roles": {"judge": {"model": "there:small:7b"}}}}
+
+
+def test_only_the_settings_of_submitting_forecasters_and_of_the_models_that_they_ask_count() -> None:
+    assert within({FIRST_PACE: "2"}) != within({}) == within({SECOND_PACE: "2"})
+    there, elsewhere = ((PluginTableName.MODELS, name, "settings", "depth") for name in ("there", "elsewhere"))
+    assert within({there: "3"}, **ROLES) != within({}, **ROLES) == within({elsewhere: "3"}, **ROLES)
+
+
+def test_all_that_one_of_several_forecasters_builds_on_counts() -> None:
+    chosen = venues(forecasters=["second"], choose=[{"tag": "ai", "forecasters": ["first"]}])
+    before = config_digest(config(venues=chosen), "lantern")
+    for name in ("first", "second", "member"):
+        assert config_digest(config(venues=chosen, forecasters={name: {"trials": 5}}), "lantern") != before
+
+
+def test_settings_of_a_plugin_count_as_they_take_effect_and_those_of_an_unknown_one_as_they_are_written() -> None:
+    for written, same in (({"pace": 2}, {"pace": 2.0}), ({}, {"pace": 1.0})):
+        for name in ("lantern", "first"):
+            digests = {
+                config_digest(config(venues=venues(settings=one)), "lantern")
+                if name == "lantern"
+                else config_digest(config(forecasters={name: {"settings": one}}), "lantern")
+                for one in (written, same)
+            }
+            assert len(digests) == 1
+    ghost = venues(forecasters=["ghost"])
+    of_ghost = [
+        config_digest(config(venues=ghost, forecasters={"ghost": {"settings": {"pace": pace}}}), "lantern")
+        for pace in (1, 2)
+    ]
+    assert of_ghost[0] != of_ghost[1]
+    of_nowhere = [
+        config_digest(config(venues={"nowhere": TABLE | {"settings": settings}}), "nowhere")
+        for settings in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1, "b": 3})
+    ]
+    assert of_nowhere[0] == of_nowhere[1] != of_nowhere[2]
+
+
+def test_a_venue_without_a_table_has_a_digest() -> None:
+    assert config_digest(config(), "nowhere") != config_digest(config(), "lantern")
+
+
+def test_each_of_several_keys_is_part_of_the_credentials() -> None:
+    (lantern,) = (spec for spec in SHELF[PluginTableName.VENUES])
+    keys = ("venues", "lantern", "settings", "keys")
+    assert len({within({keys: value}) for value in ('["a", "b"]', '["a", "c"]', '["d", "b"]')}) == 3
+    assert credentials_digest(config(), lantern) == ""
+    variables: Mapping[KeyPath, EnvironmentVariable] = {
+        KEY: EnvironmentVariable(name=variable_name(KEY), value="of one account")
+    }
+    hidden = credentials_digest(config().with_sources(ConfigSources(variables=variables)), lantern)
+    assert len(bytes.fromhex(hidden)) == 32
+
+
+def test_policies_that_exist_already_are_kept() -> None:
+    made = venue_policies(config(), offered)
+    assert {*made} == {"lantern", "torch"}
+    again = venue_policies(config(), offered, known={"lantern": made["lantern"]})
+    assert again["lantern"] is made["lantern"]
+    assert again["torch"] == made["torch"]

@@ -165,13 +165,13 @@ def test_planning_twice_gives_the_same_intent() -> None:
 
 
 def test_an_order_leaves_with_its_market_its_exposure_and_its_own_batch(gate: Gate) -> None:
-    facts = {"event": "weather", "creator": "bob", "category": "nature"}
-    decision = sent(gate, trade(question=question(batch="round 1", facts=facts)))
+    groups = {"event": "weather", "creator": "bob", "category": "nature"}
+    decision = sent(gate, trade(question=question(batch="round 1", **groups)))
     assert decision.market_state == '{"p":0.5}'
     assert decision.intent.order == order()
     assert (decision.intent.action, decision.intent.batch) == (IntentAction.ORDER, decision.intent.id)
     exposure = decision.intent.exposure
-    assert {"event": exposure.event, "creator": exposure.creator, "category": exposure.category} == facts
+    assert {"event": exposure.event, "creator": exposure.creator, "category": exposure.category} == groups
 
 
 def test_without_an_order_the_planner_says_why(gate: Gate) -> None:

@@ -15,7 +15,7 @@ from bot.core.permissions import CapUsage
 from bot.core.submissions import HoldDecision, SendDecision
 from bot.execution.gate.caps import CapHeadroom, ProposedStake, size_stakes_jointly
 from tests.unit.execution.gate.decision_contexts import make_policy, order, question, trade
-from tests.unit.execution.gate.test_caps import FACTS, GATE
+from tests.unit.execution.gate.test_caps import EXPOSURE, GATE
 
 
 def stake(name: str, amount: float, **more: Any) -> ProposedStake:
@@ -120,7 +120,7 @@ def test_each_share_of_the_bankroll_bounds_an_order(name: str, usage: CapUsage, 
     fits = trade(
         bought=order(cost=leaves),
         policy=bound,
-        question=question(facts=FACTS),
+        question=question(**EXPOSURE),
         cap_usage=usage,
         account_value=1000.0,
         bought_in_pass=in_pass,

@@ -125,3 +125,34 @@ class FakeCommentExchange(FakeExchange):
         if intent.action is IntentAction.ORDER:
             return await super().read_submissions(batch)
         return [WriteReceipt(intent=intent.id, state=S.ACKED if intent.id in self.said else S.ABSENT)]
+
+
+async def test_a_comment_without_a_forecast_says_that_it_is_missing(trading: OutboxFixture) -> None:
+    trading.exchange = FakeCommentExchange(trading.jobs_fixture.clock)
+    forecast = await trading.forecast()
+    alone = Intent(
+        id="comment alone",
+        account="me",
+        ref=forecast.ref,
+        forecast=forecast.id,
+        action=IntentAction.COMMENT,
+        predictions={},
+        batch="comment alone",
+        text="Because.",
+    )
+    await trading.decide(alone)
+    await trading.outbox().flush()
+    row = await trading.jobs_fixture.ledger.submissions.get(alone.id)
+    assert (row.state, row.detail) == (S.SUPERSEDED, "its forecast is missing")
+
+
+async def test_once_the_program_ends_no_comment_is_begun(trading: OutboxFixture) -> None:
+    trading.exchange = talking = FakeCommentExchange(trading.jobs_fixture.clock)
+    comment = await trading.comment(await trading.plan(await trading.forecast()))
+    await trading.outbox().flush()
+    trading.jobs_fixture.offer("snow")
+    other = await trading.comment(await trading.plan(await trading.forecast("snow")))
+    stopping = replace(trading.outbox(), is_stopping=lambda: len(talking.placed_orders) == 2)
+    await stopping.flush()
+    assert talking.said == [comment.id]
+    assert await trading.state(other) is S.PLANNED

@@ -430,3 +430,26 @@ def outbox_rows(trading: OutboxFixture, sql: str) -> list[tuple[object, ...]]:
         return database.execute(sql).fetchall()
     finally:
         database.close()
+
+
+@pytest.mark.parametrize("is_forecast_already", [False, True])
+async def test_a_question_that_changed_before_the_write_is_forecast_again_at_once_unless_it_was(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, *, is_forecast_already: bool
+) -> None:
+    jobs = trading.jobs_fixture
+    intent = await trading.plan(await trading.forecast())
+    changed = replace(await jobs.ledger.questions.get(intent.ref), title="Will it snow?")
+    if is_forecast_already:
+        await jobs.clock.advance(3 * 3600)
+        jobs.offer("rain", title="Will it snow?")
+        await jobs.discover()
+        changed = await jobs.ledger.questions.get(intent.ref)
+        await jobs.forecast()
+    forecasts = len(await jobs.history())
+    faulty_exchange.seals = lambda made: [replace(one, question=changed) for one in made]
+    assert await trading.outbox().flush() == 0
+    assert (await trading.state(intent), len(faulty_exchange.placed_orders)) == (S.SUPERSEDED, 0)
+    await jobs.clock.advance(3600)
+    await jobs.forecast()
+    assert len(await jobs.history()) == 2
+    assert forecasts == (2 if is_forecast_already else 1)

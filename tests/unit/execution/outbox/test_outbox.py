@@ -172,3 +172,23 @@ async def test_what_stands_at_a_venue_that_is_not_in_use_is_not_taken_back(jobs_
     closed = replace(outbox, submitters={})
     assert (await closed.reconcile_after_restore()).revoked == 0
     assert (await outbox.reconcile_after_restore()).revoked == 1
+
+
+async def test_forecasts_that_stand_are_repeated_with_what_joins_their_batch(jobs_fixture: JobsFixture) -> None:
+    assert await submitted(jobs_fixture, "rain") == {IntentState.ACKED: 1}
+    await jobs_fixture.clock.advance(1)
+    assert await submitted(jobs_fixture, "snow") == {IntentState.ACKED: 2}
+    # One write of rain alone, and one of both.
+    assert [intent.ref.key for intent in jobs_fixture.book.writes].count("rain") == 2
+
+
+async def test_what_a_restored_ledger_has_of_other_venues_and_comments_ends_no_reading(
+    jobs_fixture: JobsFixture,
+) -> None:
+    for key in ("rain", "snow", "hail"):
+        jobs_fixture.offer(key)
+        await jobs_fixture.discover()
+        await jobs_fixture.forecast()
+        assert await jobs_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
+    jobs_fixture.book.standing_intents.clear()
+    assert (await jobs_fixture.outbox({}).reconcile_after_restore()).revoked == 3

@@ -10,7 +10,7 @@ import pytest
 from bot.core.ids import derive_id
 from bot.core.orders import Account, OrderSide
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState, SubmissionBatch
-from bot.execution.outbox.safety_halts import unsettled_reason
+from bot.execution.outbox.safety_halts import halt_venue, unsettled_reason
 from bot.store import permissions
 from bot.store.permissions import HaltEndCondition, SubmissionHalt
 from bot.store.submissions import OutcomeAdoption
@@ -321,6 +321,33 @@ async def test_a_price_beyond_the_limit_stops_the_venue(
     await trading.outbox().flush()
     [stop] = await standing(trading.jobs_fixture)
     assert stop.why.endswith(f"was limited to 0.5, but the price was {price:g}")
+
+
+@pytest.mark.parametrize(("side", "price"), [(OrderSide.BUY, 0.5), (OrderSide.BUY, 0.4), (OrderSide.SELL, 0.5)])
+async def test_a_price_within_the_limit_stops_nothing(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, side: OrderSide, price: float
+) -> None:
+    faulty_exchange.answers = lambda said: [
+        replace(one, fills=tuple(replace(fill, price=price) for fill in one.fills)) for one in said
+    ]
+    await trading.plan(await trading.forecast(), side=side)
+    assert await trading.outbox().flush() == 1
+    assert await standing(trading.jobs_fixture) == []
+
+
+async def test_two_orders_that_no_reading_settles_are_counted_and_a_persons_halt_for_another_reason_is_added(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.reads = lambda found: [one for one in found if one.intent not in {intent.id for intent in first}]
+    first = (await lost(trading, "a", "b", "c", "d"))[:2]
+    await trading.jobs_fixture.clock.advance(timedelta(hours=2).total_seconds())
+    await trading.outbox().reconcile()
+    [stop] = await standing(trading.jobs_fixture)
+    assert "no reading shows the outcome of 2 orders;" in stop.why
+    session = trading.outbox()._open_session(VENUE)  # noqa: SLF001 - what the outbox hands over
+    for why in ("another reason", "another reason", stop.why):
+        await halt_venue(session, VENUE, why)
+    assert sorted(one.why for one in await standing(trading.jobs_fixture)) == sorted([stop.why, "another reason"])
 
 
 async def test_a_fill_that_has_other_figures_now_stops_the_venue(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.core.errors import AuthenticationError, MalformedDataError, RequestRejectedError, ServiceUnavailableError
 from bot.core.questions import Question
@@ -170,7 +171,10 @@ def test_once_the_account_was_refused_nothing_more_is_sealed() -> None:
     for party in (ResponsibleParty.NOBODY, ResponsibleParty.DEVELOPER, ResponsibleParty.OPERATOR_IF_ALL):
         refusal.note_verdict(refusal_verdict("no", party), sealed("a"))
     wall = WriteVerdict(state=S.ABSENT, detail="a wall", responsible=ResponsibleParty.OPERATOR)
-    refusal.note_verdict(wall, sealed("a"))
+    with capture_logs() as logs:
+        refusal.note_verdict(wall, sealed("a"))
+        refusal.note_verdict(refusal_verdict("no", ResponsibleParty.NOBODY), sealed("a"))
+    assert [(entry["event"], entry["detail"]) for entry in logs] == [("operator must act", "a wall")]
     refusal.require_accepted()
     refusal.note_verdict(refusal_verdict("401", ResponsibleParty.OPERATOR), sealed("a"))
     with pytest.raises(AuthenticationError, match=r"^the account was refused \(401\); mend the key, then start again$"):

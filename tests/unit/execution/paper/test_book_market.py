@@ -78,6 +78,7 @@ async def test_an_order_walks_the_levels_within_its_limit(
     assert sum(one.shares * one.price for one in result.fills) == pytest.approx(value)
     assert sum(one.fee for one in result.fills) == pytest.approx(fee)
     assert result.remainder is remainder
+    assert (result.why == "") is (remainder is RemainderState.FILLED)
 
 
 async def test_what_own_orders_took_stays_taken_until_the_level_changes() -> None:
@@ -92,6 +93,14 @@ async def test_what_own_orders_took_stays_taken_until_the_level_changes() -> Non
     assert [(one.shares, one.price) for one in (await fill(changed, first, both, taken)).fills] == [(13.0, 0.57)]
     # The other side of the book is not touched by them.
     assert [one.shares for one in (await fill(contract_market(), make_order(9.0, 0.45, NO), both, taken)).fills] == [9]
+
+
+async def test_buying_no_and_selling_yes_take_the_same_bids_past_orders_that_took_nothing() -> None:
+    first = make_order(25.0, 0.45, NO)
+    taken = earlier_order(first, await fill(contract_market(), first))
+    nothing = EarlierPaperOrder(order=first, at=START, fills=(), market_state="")
+    result = await fill(contract_market(), make_order(40.0, 0.55, YES, SELL), nothing, taken)
+    assert [(one.shares, one.price) for one in result.fills] == [(15.0, 0.55)]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +125,7 @@ async def test_positions_are_marked_at_what_the_bids_bring_and_left_out_if_unrea
             raise NotFoundError(contract)
         return contract_market(bids=() if contract == "empty" else BIDS)
 
-    held = [Position(contract=name, leg=YES, shares=80.0, paid=40.0) for name in ("rain", "empty", "gone")]
+    held = [Position(contract=name, leg=YES, shares=80.0, paid=40.0) for name in ("gone", "rain", "empty")]
     marks = await OrderBookPaperMarket(read_market, FakeClock()).mark_prices(held)
     # Of 80 shares 40 can be sold, at 0.55.
     assert marks == {("rain", YES): pytest.approx(0.275), ("empty", YES): None}

@@ -1,6 +1,7 @@
 """Cash and shares of a paper book to the millionth: fees of sales, rounding, excess fills, pairs, ends of orders."""
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from bot.core.orders import ContractSide, Order, OrderSide
 from bot.core.outcomes import VoidOutcome
 from bot.core.submissions import IntentState
 from bot.execution.paper.accounting import to_millionths_rounded_up
-from bot.execution.paper.paper_book import PAPER_BOOK_FILE
+from bot.execution.paper.paper_book import PAPER_BOOK_FILE, paper_book_path
 from bot.execution.paper.paper_market import FillRequest, FillResult, PaperFill, RemainderState
 from bot.execution.paper.report import read_book_report, read_order_reports
 from bot.testing.clock import START
@@ -54,7 +55,7 @@ async def test_the_fee_of_a_sale_is_taken_from_its_proceeds(tmp_path: Path) -> N
         receipt = await paper.send("two", sale(10.0))
         assert moved(receipt.fills) == pytest.approx(5.9)
         assert await paper.cash() == pytest.approx(100.0 - 4.1 + 5.9)
-    report = await read_book_report(tmp_path / PAPER_BOOK_FILE, at=START)
+    report = await read_book_report(paper_book_path(tmp_path.parent, tmp_path.name), at=START)
     assert report is not None
     assert [report.realised, report.fees] == pytest.approx([1.8, 0.2])
 
@@ -157,7 +158,7 @@ async def test_one_millionth_of_a_pair_is_redeemed(tmp_path: Path) -> None:
 async def test_the_end_of_an_order_has_its_own_state(
     tmp_path: Path, results: list[FillResult], resting_time: timedelta | None, wait_s: int, state: str
 ) -> None:
-    market = AnsweringMarket(prices={"rain": 0.6}, results=results, resting_time=resting_time)
+    market = AnsweringMarket(prices={"rain": 0.6}, results=[*results], resting_time=resting_time)
     async with open_paper_book_fixture(tmp_path, market) as paper:
         await paper.send("one", order(10.0, 0.5))
         await paper.clock.advance(wait_s)
@@ -192,6 +193,40 @@ async def test_every_resting_order_is_checked_and_counted(tmp_path: Path) -> Non
         assert await paper.book.advance() == 0
         paper.market.prices["rain"] = 0.4
         assert await paper.book.advance() == 3
+
+
+async def test_an_order_on_its_way_leaves_the_others_resting_until_they_are_filled(tmp_path: Path) -> None:
+    market = FakePaperMarket(prices={"rain": 0.6}, resting_time=HOUR)
+    async with open_paper_book_fixture(tmp_path, market, delay_s=30.0) as paper:
+        early = await paper.seal(intent("early", order(10.0, 0.5)))
+        await paper.clock.advance(31)
+        under_way = asyncio.create_task(paper.send("late", order(10.0, 0.5)))
+        async with asyncio.timeout(10):
+            while (await paper.stands("late")).state is IntentState.ABSENT:  # noqa: ASYNC110 - a row of the book
+                await asyncio.sleep(0)
+        await paper.write(early)
+        market.prices["rain"] = 0.4
+        # Of two checks at the same time the second finds the order filled.
+        assert sorted(await asyncio.gather(paper.book.advance(), paper.book.advance())) == [0, 1]
+        await paper.clock.advance(30)
+        assert [one.shares for one in (await under_way).fills] == [10.0]
+
+
+async def test_an_outcome_that_is_paid_later_holds_up_no_other(tmp_path: Path) -> None:
+    async with open_paper_book_fixture(tmp_path, FakePaperMarket(prices={"rain": 0.4})) as paper:
+        await paper.send("one", order(10.0, 0.5))
+        later = replace(outcome(1.0, "snow"), resolved_at=START + HOUR)
+        assert await paper.book.settle([later, outcome(1.0)]) == 1
+
+
+async def test_a_void_question_gives_back_the_last_millionth_of_what_was_sold(tmp_path: Path) -> None:
+    market = AnsweringMarket(results=[filled(10.0, 0.4), filled(10.0, 0.3999999)])
+    async with open_paper_book_fixture(tmp_path, market) as paper:
+        await paper.send("one", order(10.0, 0.5))
+        await paper.send("two", sale(10.0))
+        assert await paper.cash() == 99.999999
+        await paper.book.settle([outcome(VoidOutcome("called off"))])
+        assert (await paper.shares(), await paper.cash()) == ({}, 100.0)
 
 
 async def test_every_outcome_is_settled_and_counted_whatever_the_first_is(tmp_path: Path) -> None:

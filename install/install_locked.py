@@ -6,6 +6,7 @@ to write it later it is written now. Needs the standard library alone.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ LOCKED = ("--no-deps", "--require-hashes", "--only-binary", ":all:")
 IN_PLACE = ("--no-deps", "--no-build-isolation", "--editable", ".")
 # Says which package an installer works on.
 WORKED_ON = re.compile(r"^(?:Collecting|Requirement already satisfied:) ([\w.-]+)")
+# `make weight` compares with it.
+RELEASED = Path(__file__).with_name("released_weight.json")
 UNPACKING = "Installing collected packages"
 
 
@@ -26,7 +29,7 @@ def main() -> int:
     """Install the locks in their order, then this folder if wanted; return the exit code of an installer that fails."""
     parser = argparse.ArgumentParser(prog="install_locked.py", description="Install lock files, with progress.")
     parser.add_argument("environment", type=Path, help="folder of the virtual environment")
-    parser.add_argument("locks", type=Path, nargs="+", metavar="LOCK")
+    parser.add_argument("locks", type=Path, nargs="*", metavar="LOCK", help="none: only weigh what is there")
     parser.add_argument("--installer", choices=["uv", "pip"], default="uv" if shutil.which("uv") else "pip")
     parser.add_argument("--in-place", action="store_true", help="install the project of this folder in place, too")
     options = parser.parse_args()
@@ -43,6 +46,8 @@ def main() -> int:
         return code
     took_s = time.monotonic() - began
     write_line(f"{options.environment}: {weigh(options.environment)}, {took_s:.0f} s with {options.installer}")
+    if options.in_place:
+        write_line(f"  {describe_release()}")
     return 0
 
 
@@ -88,9 +93,22 @@ def write_line(text: str) -> None:
     sys.stdout.flush()
 
 
+def describe_release() -> str:
+    """Return what an installation of the last release weighed, and how long it took on one machine."""
+    known = json.loads(RELEASED.read_text("utf-8"))
+    weight = f"{known['packages']} packages, {known['megabytes']} MB without byte code, {known['seconds']} s with uv"
+    return f"release {known['release']}: {weight}"
+
+
 def weigh(environment: Path) -> str:
     """Return the number of packages in an environment and the size of all its files, byte code included."""
-    files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]
+    # Environments within this one are installations of their own.
+    within = [config.parent for config in environment.glob("*/pyvenv.cfg")]
+    files = [
+        path
+        for path in environment.rglob("*")
+        if path.is_file() and not path.is_symlink() and not any(map(path.is_relative_to, within))
+    ]
     packages = {path.parent for path in files if path.name == "METADATA" and path.parent.suffix == ".dist-info"}
     return f"{len(packages)} packages, {sum(path.stat().st_size for path in files) / 1e6:.0f} MB"
 
