@@ -195,13 +195,19 @@ def _assemble_parts(
         record=record,
     )
     gauge = ResourceMonitor()
+
+    def notice_turn() -> None:
+        observer.look()
+        if gauge.is_running_in_circles(loop.turns, loop.time()) and lives.app is not None:
+            lives.app.stopping.set()
+
     lives = DaemonLives(
         clock=machine,
         loop=loop,
         root=root,
         config=to_toml(tables),
         writes=lambda: observer.writes,
-        noticed=observer.look,
+        noticed=notice_turn,
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
     )
     if traits.drawn:
