@@ -4,7 +4,8 @@ Called in this order: ``paper``, ``read_submissions``, ``account``, ``seal_reque
 ``advance``.
 
 ``VenueSpec.paper`` is entered once; it is a writer that writes nothing to the venue. At the end of each pass ``settle``
-pays for what was resolved, and ``advance`` matches orders that rest.
+pays for what was resolved, ``advance`` matches orders that rest, and ``payout_per_share`` says what a resolved position
+pays.
 """
 
 from bot.core.interfaces import PaperTradingSubmitter

@@ -149,10 +149,16 @@ async def _collect_quotes_until(
 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WAIT_LIMIT_S):
-            async for quote in quotes:
-                if is_wanted(quote):
-                    return heard
+            if await _reaches_quote(quotes, is_wanted):
+                return heard
     pytest.fail(_explain_missing_quote(ref, wanted, heard, tolerance))
+
+
+async def _reaches_quote(quotes: AsyncIterator[Quote], is_wanted: Callable[[Quote], bool]) -> bool:
+    async for quote in quotes:
+        if is_wanted(quote):
+            return True
+    return False
 
 
 def _explain_missing_quote(ref: QuestionRef, wanted: Prediction, heard: Sequence[Quote], tolerance: float) -> str:

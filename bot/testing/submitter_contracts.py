@@ -255,7 +255,9 @@ class SealingSubmitterContract:
         sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
         await _pass_fence(setup, sealed)
         states = receipt_states(sealed, await setup.sealer.submit(sealed))
-        assert IntentState.ACKED not in states, "submit sent a request after its fence: refuse it, or let it expire"
+        assert IntentState.ACKED not in states, (
+            "submit sent a request after its fence: refuse it, or send its moment of expiry, in the right unit"
+        )
         assert setup.count_effects() == 0, "a request took effect after its fence: send its moment of expiry with it"
 
     async def test_a_refusal_has_a_reason_and_no_effect(self, setup: SubmitterSetup) -> None:

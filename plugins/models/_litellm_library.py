@@ -49,6 +49,7 @@ PRICE_FILE = "model_prices_and_context_window_backup.json"
 LIBRARY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 # Vendors that bill a repeated beginning less only where it is marked.
 CACHE_MARK_VENDORS = frozenset({"bedrock", "vertex_ai"})
+_FIRST_ERROR_STATUS = 400
 # Prices of prompts of more than so many thousand tokens.
 _LONG_PROMPT_KEY = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 _MISSING_KEY_PATTERN = re.compile(
@@ -222,6 +223,9 @@ def raise_library_error(error: Exception, library: ModuleType, *, shown: str, re
         )
     if headers is not None and not isinstance(error, exceptions.APIConnectionError):
         status = int(error.status_code)  # type: ignore[attr-defined]  # each of its errors has
+        if status < _FIRST_ERROR_STATUS:
+            # The vendor answered, and may bill, what the library could not read.
+            raise MalformedDataError(message) from error
         asked, asked_ms = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
         wait_s = float(asked_ms) / 1000.0 if asked_ms.isdigit() else float(asked) if asked.isdigit() else None
         raise provider_error(

@@ -83,6 +83,7 @@ VENDOR_ADDRESSES: Mapping[str, VendorAddress] = MappingProxyType(
         "nvidia_nim": _env_address("NVIDIA_NIM", "https://integrate.api.nvidia.com/v1"),
         "wandb": _env_address("WANDB", "https://api.inference.wandb.ai/v1"),
         ROUTER: _env_address("OPENROUTER", "https://openrouter.ai/api/v1"),
+        "custom_openai": VendorAddress(),
         "lm_studio": VendorAddress(base_variables=("LM_STUDIO_API_BASE",)),
         "hosted_vllm": VendorAddress(base_variables=("HOSTED_VLLM_API_BASE",)),
     }

@@ -26,7 +26,7 @@ from bot.forecasting.services import ConfiguredSearchEngine
 from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
 from bot.forecasting.trial_memory import WEB_SEARCH, FilterCounts, ShownResult, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
-from bot.forecasting.untrusted_text import clean_text
+from bot.forecasting.untrusted_text import clean_text, fence_text
 from bot.forecasting.web_addresses import parse_address
 from bot.store.serialization import JsonSerializer
 
@@ -181,8 +181,9 @@ class WebSearchTool:
         )
 
     def _show_source(self, source: ShownSource) -> str:
+        # Each part was cleaned when the source was built.
         head = f"{source.title}\n{source.url} ({source.date or 'no date'})"
-        return self.context.fence(f"{head}\n{source.text}", source.name, self.context.section.snippet_chars + 900)
+        return fence_text(f"{head}\n{source.text}", source.name, 2 * self.context.section.snippet_chars + 1_900)
 
 
 def select_engines(

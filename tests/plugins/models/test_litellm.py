@@ -64,14 +64,14 @@ class TestTranslated(ModelProviderContract):
     """A vendor that the library translates for."""
 
     spec = SPEC
-    model = "custom_openai/unheard-of"
+    model = "together_ai/unheard-of"
 
     def settings_for(self, base_url: str) -> PluginSettings:
         return settings(base_url)
 
 
 def settings(base_url: str) -> LitellmSettings:
-    providers = ("openai", "anthropic", "custom_openai")
+    providers = ("openai", "anthropic", "together_ai")
     return LitellmSettings.model_validate(
         {"keys": dict.fromkeys(providers, KEY), "base_urls": dict.fromkeys(providers, base_url)}
     )
@@ -312,7 +312,7 @@ async def test_it_can_be_opened_again_after_it_was_closed() -> None:
     async with ScriptedModelServer(reply_text("yes")) as server:
         for _ in range(2):
             async with opened(settings(server.base_url)) as llm:
-                assert (await llm.complete("custom_openai/unheard-of", QUESTION, SAMPLING)).text == "yes"
+                assert (await llm.complete("together_ai/unheard-of", QUESTION, SAMPLING)).text == "yes"
 
 
 def made(kind: Any) -> Exception:
@@ -426,10 +426,10 @@ async def main():
     searched = reply_tool_calls(("search", {"query": "rain"}))
     script = [searched, reply_text('{"percent": 3}'), reply_text("again"), reply_text("again")]
     async with ScriptedModelServer(script) as server:
-        settings = LitellmSettings(keys={"custom_openai": "k"}, base_urls={"custom_openai": server.base_url})
+        settings = LitellmSettings(keys={"together_ai": "k"}, base_urls={"together_ai": server.base_url})
         place = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=Path())
         async with open_litellm(settings, place) as llm:
-            ask = lambda prompt: llm.complete("custom_openai/unheard-of", prompt, SAMPLING)
+            ask = lambda prompt: llm.complete("together_ai/unheard-of", prompt, SAMPLING)
             assert (await ask(Prompt(messages=QUESTION.messages, tools=(SEARCH,)))).calls[0].name == "search"
             assert (await ask(Prompt(messages=QUESTION.messages, schema=SCHEMA))).text == '{"percent": 3}'
             assert [(await ask(QUESTION)).text for _ in range(2)] == ["again", "again"]

@@ -37,6 +37,7 @@ from plugins.models.litellm import LitellmProvider, LitellmSettings
         ("openrouter/anthropic/claude-opus-5.5", "chat", 32_000, "high"),
         ("openrouter/meta-llama/llama-4", "chat", 8_192, None),
         ("hosted_vllm/qwen3", "chat", 8_192, None),
+        ("custom_openai/own-model", "chat", 8_192, None),
         ("vertex_ai/gemini-3.1-pro-preview", "library", 32_000, "high"),
         ("bedrock/us.anthropic.claude-opus-4-8", "library", 32_000, "high"),
         ("novita/qwen/qwen3-235b", "chat", 8_192, None),
