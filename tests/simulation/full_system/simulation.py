@@ -195,19 +195,13 @@ def _assemble_parts(
         record=record,
     )
     gauge = ResourceMonitor()
-
-    def notice_turn() -> None:
-        observer.look()
-        if gauge.is_running_in_circles(loop.turns, loop.time()) and lives.app is not None:
-            lives.app.stopping.set()
-
     lives = DaemonLives(
         clock=machine,
         loop=loop,
         root=root,
         config=to_toml(tables),
         writes=lambda: observer.writes,
-        noticed=notice_turn,
+        noticed=_notice_turns(observer, gauge, loop),
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
     )
     if traits.drawn:
@@ -241,6 +235,18 @@ def _assemble_parts(
         gauge=gauge,
         record=record,
     )
+
+
+def _notice_turns(observer: VenueObserver, gauge: ResourceMonitor, loop: NetworkEventLoop) -> Callable[[], None]:
+    """Return what is called at each turn of the loop: a life in which something begins again and again is stopped."""
+
+    def notice() -> None:
+        observer.look()
+        app = None if observer.lives is None else observer.lives.app
+        if gauge.is_running_in_circles(loop.turns, loop.time()) and app is not None:
+            app.stopping.set()
+
+    return notice
 
 
 def _make_weather(
