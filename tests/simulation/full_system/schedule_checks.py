@@ -181,7 +181,8 @@ class ScheduleChecks:
             if call["step"] > steps:
                 yield f"schedule: {call['question']} took step {call['step']} at {call['from_s']:.0f} s, {steps} may be"
                 return
-        places = max(config.get("daemon", {}).get("concurrency", CONCURRENCY) for config in self.configs)
+        # What a person waits for is begun although all places are taken.
+        places = 2 * max(config.get("daemon", {}).get("concurrency", CONCURRENCY) for config in self.configs)
         calls = [call for call in self.calls if call["from_s"] < call["to_s"]]
         edges = [edge for call in calls for edge in ((call["from_s"], 1, call), (call["to_s"], 0, call))]
         under_way: list[Mapping[str, Any]] = []
