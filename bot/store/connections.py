@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -198,12 +199,27 @@ class ReaderPool:
 def _run_in_snapshot(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
     with translate_errors(path):
         database.conn.execute("begin")
-        # The snapshot of the main database comes first: an attached one, read later, has all that it names.
-        database.conn.execute("select 1 from sqlite_schema limit 1").fetchone()
         try:
+            # The snapshot of the main database comes first: an attached one, read later, has all that it names.
+            database.conn.execute("select 1 from sqlite_schema limit 1").fetchone()
             return query(database)
+        except BaseException as error:
+            _release_cursors(error)
+            raise
         finally:
             _end_snapshot(database)
+
+
+def _release_cursors(error: BaseException) -> None:
+    """Forget the local variables of the frames that an error passed: one may be a cursor that was not read to its end.
+
+    A cursor keeps its connection on the snapshot that it reads, also after a rollback, as long as the error exists, and
+    every later query would see the database as it was: https://sqlite.org/isolation.html.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__
 
 
 def _end_snapshot(database: Database) -> None:
@@ -431,6 +447,7 @@ def _run_together(database: Database, group: Sequence[_PendingWrite[Any]]) -> li
         except Exception as error:
             if is_halting_error(error):
                 raise
+            _release_cursors(error)
             _require_transaction(database)
             execute("rollback")
             return None
@@ -470,6 +487,7 @@ def _run_in_savepoint(database: Database, work: Callable[[Database], Any]) -> _W
     except Exception as error:
         if is_halting_error(error):
             raise
+        _release_cursors(error)
         _require_transaction(database)
         execute("rollback to work")
         outcome = _WriteOutcome(error=error)

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bot.core.errors import NotFoundError
+from bot.core.errors import MalformedDataError, NotFoundError
 from bot.core.ids import sha256_hex
-from bot.core.predictions import Prediction
+from bot.core.predictions import Prediction, prediction_mismatch
 from bot.core.questions import CrowdForecast, Question, QuestionRef
 from bot.store.connections import LedgerReaders
 from bot.store.serialization import (
@@ -129,23 +129,31 @@ def read_question_version(database: Database, version: str, *, price: int | None
 
 
 def question_from_row(row: tuple[Any, ...]) -> Question:
-    """Read a row of ``SELECT_QUESTION_VERSION``."""
+    """Read a row of ``SELECT_QUESTION_VERSION``; a price of other options or another range than its own is left out."""
     body, background, criteria, at, probability, prediction, explanation, spread, liquidity, labels = row
     plain = {**json.loads(body), **json.loads(labels)}
     plain.update(
         {name: text for name, text in zip(_TEXT_FIELDS, (background, criteria), strict=True) if text is not None}
     )
-    if at is not None:
-        shown = {"kind": "binary", "probability": probability} if prediction is None else json.loads(prediction)
-        plain["crowd"] = {
-            "at": at,
-            "prediction": shown,
-            "explanation": explanation,
-            # A few were stored in percent.
-            "spread": None if spread is None or abs(spread) > 1.0 else spread,
-            "liquidity": liquidity,
-        }
-    return QUESTION.value(plain)
+    if at is None:
+        return QUESTION.value(plain)
+    shown = {"kind": "binary", "probability": probability} if prediction is None else json.loads(prediction)
+    crowd = {
+        "at": at,
+        "prediction": shown,
+        "explanation": explanation,
+        # A few were stored in percent.
+        "spread": None if spread is None or abs(spread) > 1.0 else spread,
+        "liquidity": liquidity,
+    }
+    try:
+        return QUESTION.value({**plain, "crowd": crowd})
+    except MalformedDataError:
+        # Options and ranges may change between two readings, and prices are also read without their question.
+        question = QUESTION.value(plain)
+        if prediction_mismatch(unpack_prediction(probability, prediction), question.shape) is None:
+            raise
+        return question
 
 
 def _plain_question(question: Question) -> dict[str, Any]:

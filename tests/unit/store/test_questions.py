@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 
 from bot.core.errors import NotFoundError
-from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape, Prediction
 from bot.core.questions import CrowdForecast, QuestionRef, Target
 from bot.store.question_history import read_question_version
 from bot.store.questions import QuestionFilter, QuestionState, UpsertResult
@@ -73,6 +73,16 @@ async def test_prices_of_other_shapes_are_kept_too(ledger_fixture: LedgerFixture
     crowd = CrowdForecast(prediction=ChoicePrediction({"a": 0.25, "b": 0.75}), at=NOON, explanation="poll")
     question = await ledger_fixture.ask(shape=ChoiceShape(options=("a", "b")), crowd=crowd)
     assert (await ledger_fixture.ledger.questions.get(question.ref)).crowd == crowd
+
+
+@pytest.mark.parametrize("prediction", [ChoicePrediction({"a": 0.2, "b": 0.3, "c": 0.5}), BinaryPrediction(0.4)])
+async def test_a_price_of_other_options_costs_the_price_and_not_the_question(
+    ledger_fixture: LedgerFixture, prediction: Prediction
+) -> None:
+    question = await ledger_fixture.ask(shape=ChoiceShape(options=("a", "b")))
+    shown = CrowdForecast(prediction=prediction, at=NOON)
+    await ledger_fixture.ledger.questions.record_crowd_prices([(question.ref, shown)], seen_at=NOON)
+    assert await ledger_fixture.ledger.questions.get(question.ref) == replace(question, crowd=None)
 
 
 async def test_a_long_text_is_stored_once_whoever_says_it(ledger_fixture: LedgerFixture) -> None:

@@ -270,3 +270,39 @@ async def test_a_lookup_reads_the_attached_database_too(path: Path, tmp_path: Pa
             lambda database: database.execute("select p.id, n.text from page p, note n").fetchall()
         )
     assert rows == [(7, "first")]
+
+
+@pytest.mark.parametrize("is_lookup", [False, True])
+async def test_an_error_in_the_middle_of_a_result_leaves_no_connection_in_the_past(
+    path: Path, *, is_lookup: bool
+) -> None:
+    def fail_at_first_row(database: Database) -> None:
+        cursor = database.execute("select id from note union all select 2")
+        for _ in cursor:
+            message = "a row that cannot be read"
+            raise ValueError(message)
+
+    async with WriterThread(path) as writer, ReaderPool(path, count=1) as readers:
+        with pytest.raises(ValueError, match="a row that cannot be read") as caught:
+            await (readers.lookup if is_lookup else readers.run)(fail_at_first_row)
+        await writer.run(lambda database: database.execute("insert into note (text) values ('x')").rowcount)
+        # The error exists still, with all frames that it passed.
+        assert caught.value.__traceback__ is not None
+        assert await readers.run(count) == await readers.lookup(count) == 2
+
+
+async def test_an_error_in_the_middle_of_a_result_leaves_the_writer_its_log(path: Path) -> None:
+    def fail_at_first_row(database: Database) -> None:
+        for _ in (cursor := database.execute("select id from note union all select 2")):
+            message = f"a row that {cursor} cannot read"
+            raise ValueError(message)
+
+    async with WriterThread(path) as writer:
+        errors = await asyncio.gather(
+            writer.run(fail_at_first_row), writer.run(fail_at_first_row), return_exceptions=True
+        )
+        await writer.run(lambda database: database.execute("insert into note (text) values ('x')").rowcount)
+        assert [type(error) for error in errors] == [ValueError, ValueError]
+        with closing(sqlite3.connect(path)) as other:
+            # 0: nobody keeps the log from being copied and begun anew.
+            assert other.execute("pragma wal_checkpoint(truncate)").fetchone()[0] == 0
