@@ -12,6 +12,8 @@ JOBS ?= 2
 SIMULATE_ARGS ?=
 LIVE ?=
 BENCH_ARGS ?=
+UPGRADE ?=
+WEIGHT_ARGS ?=
 MUTATE_ARGS ?=
 CAMPAIGN_ARGS ?=
 DEMO_ARGS ?=
@@ -20,10 +22,10 @@ INSTALLER ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python install_locked.py $(if $(INSTALLER),--installer $(INSTALLER))
+INSTALL := $(BIN)/python install/install_locked.py $(if $(INSTALLER),--installer $(INSTALLER))
 # A poisoned upload is usually found within hours: a lock never holds a release younger than seven days.
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --exclude-newer '7 days' \
-	--excludes unused-requirements.txt --no-emit-index-url --custom-compile-command 'make lock'
+COMPILE := $(BIN)/uv pip compile $(if $(UPGRADE),--upgrade) --quiet --universal --python-version 3.11 --generate-hashes --exclude-newer '7 days' \
+	--excludes install/unused-requirements.txt --no-emit-index-url --custom-compile-command 'make lock'
 EXTRAS := --extra duckduckgo --extra calculate --extra apprise
 TESTED := --extra plots --extra polymarket --extra keyring --extra cluster --extra mixed
 SIGNER := $(VENV)/signer
@@ -34,7 +36,7 @@ TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo sample docs test check format lint types cover bench bench-peer mutate campaign crash simulate scoreboard test-model test-slow test-live hostile signer plots lock clean
+.PHONY: help run demo sample docs test check format lint types cover bench bench-peer mutate campaign crash simulate scoreboard test-model test-slow test-live hostile signer weight plots lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,8 +108,11 @@ campaign: $(TOOLS) ## the long programme of simulations, kills, faults and mutat
 signer: $(SIGNER)/.installed ## install the signer of real orders apart: no library for models beside the key
 	@echo 'In [venues.polymarket.settings]: signer_python = "$(CURDIR)/$(SIGNER)/bin/python"'
 
+weight: $(TOOLS) ## compare the size of an installation with the last release (WEIGHT_ARGS=--record at a release)
+	$(BIN)/python -m tests.installed_weight $(WEIGHT_ARGS)
+
 plots: $(RUNTIME) ## install what draws plots (--plot of forecast, explain and score)
-	$(INSTALL) $(VENV) plots.lock
+	$(INSTALL) $(VENV) install/plots.lock
 
 simulate: $(TOOLS) ## live days of the whole daemon in virtual time (SEEDS=64 DAYS=3, or SEED=7 to replay one)
 	$(BIN)/python -m tests.simulation.full_system --days $(DAYS) \
@@ -117,14 +122,14 @@ simulate: $(TOOLS) ## live days of the whole daemon in virtual time (SEEDS=64 DA
 scoreboard: $(TOOLS) ## add up what simulations and campaigns kept: state/scoreboard.json, and a table
 	$(BIN)/python -m tests.scoreboard
 
-lock: $(TOOLS) ## resolve pyproject.toml anew into the lock files
-	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock
-	$(COMPILE) --upgrade --group dev $(EXTRAS) $(TESTED) --constraint requirements.lock pyproject.toml \
+lock: $(TOOLS) ## write what pyproject.toml asks for into the lock files; versions stay (UPGRADE=1: the newest, all of them)
+	$(COMPILE) --group build $(EXTRAS) pyproject.toml --output-file requirements.lock
+	$(COMPILE) --group dev $(EXTRAS) $(TESTED) --constraint requirements.lock pyproject.toml \
 		--output-file tests/requirements.lock
 	for made in polymarket:signer plots:plots; do \
 		$(BIN)/python -c "import sys, tomllib; read = tomllib.load(open('pyproject.toml', 'rb')); \
 			print(*read['project']['optional-dependencies'][sys.argv[1]], sep='\n')" $${made%:*} \
-			| $(COMPILE) --constraint tests/requirements.lock - --output-file $${made#*:}.lock || exit 1; \
+			| $(COMPILE) --constraint tests/requirements.lock - --output-file install/$${made#*:}.lock || exit 1; \
 	done
 
 clean: ## remove .venv and every cache (state/ stays)
@@ -156,7 +161,7 @@ $(TOOLS): tests/requirements.lock tests/model.lock $(RUNTIME)
 	@$(INSTALL) $(VENV) tests/requirements.lock tests/model.lock
 	@touch $@
 
-$(SIGNER)/.installed: signer.lock | $(BIN)/python
+$(SIGNER)/.installed: install/signer.lock | $(BIN)/python
 	$(BIN)/python -m venv --without-pip $(SIGNER)
-	@$(INSTALL) $(SIGNER) signer.lock
+	@$(INSTALL) $(SIGNER) install/signer.lock
 	@touch $@

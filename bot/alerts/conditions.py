@@ -309,6 +309,13 @@ def _events(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
             yield ConditionFinding(subject=subject, text=event.text, since=event.at)
 
 
+def _annulled_questions(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
+    for one in snapshot.ledger.annulled:
+        text = f"{one.ref} was annulled, and orders on it were filled: {one.reason or 'no reason given'}"
+        remedy = "compare what the venue paid: foxcast portfolio"
+        yield ConditionFinding(subject=str(one.ref), text=text, since=one.seen_at, remedy=remedy)
+
+
 def _ended_seasons(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
     for one in snapshot.ledger.closed_venues:
         job = snapshot.ledger.jobs.get(f"{DISCOVERY_PREFIX}{one.venue}")
@@ -355,6 +362,7 @@ RULES: tuple[ConditionRule, ...] = (
         name="loss", level=_CRITICAL, find=_big_losses, healed="no longer a big loss today at {}", degrades=False
     ),
     ConditionRule(name="event", level=_WARNING, find=_events, healed="", degrades=False),
+    ConditionRule(name="annulled", level=_WARNING, find=_annulled_questions, healed="", degrades=False),
     ConditionRule(name="approval", level=_WARNING, find=_wanted_approvals, healed="", degrades=False),
     ConditionRule(name="disk", level=_CRITICAL, find=_full_disk, healed="the disk has room again"),
     ConditionRule(name="disk_low", level=_WARNING, find=_low_disk, healed="the disk has enough room again"),

@@ -1,6 +1,6 @@
 """The only package that plugins import; it re-exports and holds no logic.
 
-Each module is one group of names, for one kind of plugin, and says in which order its things are called; all names are
+Each module is one group of names, for what one writes, and says in which order its things are called; all names are
 imported from here: ``from bot.api import VenueSpec``.
 """
 
@@ -15,6 +15,11 @@ from bot.api.model import *  # noqa: F403 - a group names what it exports
 from bot.api.notifier import *  # noqa: F403 - a group names what it exports
 from bot.api.search import *  # noqa: F403 - a group names what it exports
 from bot.api.venue import *  # noqa: F403 - a group names what it exports
+from bot.api.venue_paper import *  # noqa: F403 - a group names what it exports
+from bot.api.venue_planner import *  # noqa: F403 - a group names what it exports
+from bot.api.venue_prices import *  # noqa: F403 - a group names what it exports
+from bot.api.venue_reader import *  # noqa: F403 - a group names what it exports
+from bot.api.venue_submitter import *  # noqa: F403 - a group names what it exports
 from bot.plugin_system.renamed_names import RENAMED_NAMES
 
 if not TYPE_CHECKING:  # else a type checker would take every name for one of ours

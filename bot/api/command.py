@@ -1,5 +1,7 @@
 """What the author of a command uses.
 
+Called in this order: ``run``.
+
 ``CommandSpec.run`` is called when a person types ``foxcast NAME``; its annotated parameters are the options. No other
 part of the plugin is opened for it.
 """

@@ -1,7 +1,10 @@
 """What the author of a data source uses.
 
+Called in this order: ``open``, ``series_names``, ``series``.
+
 ``DataSpec.open`` (series) and ``DataSpec.pages`` are entered once. For a question of one of its ``question_sources``
-the engine reads ``policy`` and ``model``; then a trial asks ``DataSource`` or ``PageSource`` as of a moment.
+the engine reads ``policy`` and ``model``, and asks for its ``series_names``; then a trial asks ``DataSource`` or
+``PageSource`` as of a moment.
 """
 
 from bot.core.interfaces import DataSource, PageSource

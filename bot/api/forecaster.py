@@ -1,6 +1,8 @@
 """What the author of a forecaster uses. ``ForecasterSpec`` opens it once, and each trial is one stream of steps.
 
-In the order in which they are called:
+Called in this order: ``open``, ``steps``.
+
+In more detail:
 
 1. ``ForecasterSpec.members``, ``steps``, ``seconds`` and ``roles`` when a forecast is scheduled.
 2. ``Forecaster.steps(question, context)`` for each trial. Before each turn ask ``context.is_final_answer_time``; ask

@@ -1,5 +1,7 @@
 """What the author of a provider of language models uses; messages and prompts are also those of forecasters.
 
+Called in this order: ``open``, ``price``, ``complete``.
+
 ``ModelSpec.open`` is entered once. Before a call the gateway asks ``price`` and, where it exists, ``defaults``; then
 ``complete`` asks the model once. What that raises says what the call cost and whether it is repeated.
 ``foxcast doctor`` calls the optional ``lacks`` and ``check_access``.

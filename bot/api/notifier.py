@@ -1,5 +1,7 @@
 """What the author of a notifier uses.
 
+Called in this order: ``open``, ``notify``.
+
 ``NotifierSpec.open`` is entered once; then ``NotificationChannel.notify`` is called for each message that a person
 should get. It delivers or raises, and the engine repeats what was raised later.
 """

@@ -1,5 +1,7 @@
 """What the author of a search engine uses.
 
+Called in this order: ``open``, ``search``.
+
 ``SearchSpec.open`` is entered once; then ``SearchEngine.search`` is called for each query of a trial. With
 ``bounds_dates`` it is also asked for what was there before a moment. The engine drops results that leak the answer.
 """

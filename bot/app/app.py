@@ -58,7 +58,7 @@ from bot.forecasting.question_admission import QuestionAdmission
 from bot.forecasting.reforecast_policy import reschedule_forecasts
 from bot.forecasting.tool_factory import ToolFactory
 from bot.jobs.discovery import DiscoveryContext, discover_questions
-from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
+from bot.jobs.forecast import ForecastJobContext, RequestedForecasts, forecast_due_questions
 from bot.jobs.job import JOB_TIME_LIMIT, DaemonJob
 from bot.jobs.ledger_maintenance import (
     BackupContext,
@@ -125,11 +125,11 @@ class FoxcastApp:
 
     def jobs(self) -> tuple[DaemonJob, ...]:
         """Return the jobs of the daemon, in the order of one pass."""
-        forecast_requested = asyncio.Event()
+        requested = RequestedForecasts()
         return (
-            *self._request_jobs(forecast_requested),
+            *self._request_jobs(requested),
             *self._opening_jobs(),
-            *self._forecast_jobs(forecast_requested),
+            *self._forecast_jobs(requested),
             *self._submission_jobs(),
             *self._scoring_jobs(),
             *self._maintenance_jobs(),
@@ -139,7 +139,7 @@ class FoxcastApp:
         """Return the jobs that run as long as the daemon lives: they come last, and are not part of a single pass."""
         return tuple(self._price_watch_jobs())
 
-    def _request_jobs(self, forecast_requested: asyncio.Event) -> Iterator[DaemonJob]:
+    def _request_jobs(self, requested: RequestedForecasts) -> Iterator[DaemonJob]:
         every = self.config.daemon
         context = OperatorRequestContext(
             folder=self.folder,
@@ -147,7 +147,7 @@ class FoxcastApp:
             clock=self.clock,
             forecasters=self.forecasters,
             cost_check=self.cost_check,
-            wake=forecast_requested.set,
+            wake=requested.add,
             privileged_requests=replace(self.execution.privileged_requests, adopt=self.outbox.adopt),
         )
         yield _make_job("requests", "do what people asked", every.requests_every_s, partial(handle_requests, context))
@@ -169,7 +169,7 @@ class FoxcastApp:
         self.reopening.set()
         self.stopping.set()
 
-    def _forecast_jobs(self, forecast_requested: asyncio.Event) -> Iterator[DaemonJob]:
+    def _forecast_jobs(self, requested: RequestedForecasts) -> Iterator[DaemonJob]:
         for name, venue in self.venues.items():
             discovery = DiscoveryContext(
                 venue_name=name,
@@ -192,10 +192,10 @@ class FoxcastApp:
             yield _make_job("pairs", "match questions of venues", self.config.pairs.every_s, run)
         # A single pass over everything does not wait for the end of this.
         limit = FORECAST_JOB_LIMIT if math.isfinite(self.forecast_pass_limit_s) else timedelta.max
-        run = partial(self._begin, partial(forecast_due_questions, self._forecast_job_context()))
+        run = partial(self._begin, partial(forecast_due_questions, self._forecast_job_context(requested)))
         every_s = self.config.daemon.forecast_every_s
         yield replace(
-            _make_job("forecast", "forecast what is due", every_s, run, limit=limit), run_requested=forecast_requested
+            _make_job("forecast", "forecast what is due", every_s, run, limit=limit), run_requested=requested.added
         )
 
     def _submission_jobs(self) -> Iterator[DaemonJob]:
@@ -296,7 +296,7 @@ class FoxcastApp:
     def _may_forecast(self, forecaster: str, question: Question) -> bool:
         return forecaster in question_forecasters(self.config, self.registry, question)
 
-    def _forecast_job_context(self) -> ForecastJobContext:
+    def _forecast_job_context(self, requested: RequestedForecasts) -> ForecastJobContext:
         return ForecastJobContext(
             context=self.forecast_context,
             forecasters=self.forecasters,
@@ -307,6 +307,7 @@ class FoxcastApp:
             pass_limit_s=self.forecast_pass_limit_s,
             is_stopping=self.stopping.is_set,
             exclusion_reason=self._exclusion_reason,
+            requested=requested,
         )
 
     def _question_admission(self) -> QuestionAdmission:
@@ -327,7 +328,8 @@ def _make_job(
 
 log = structlog.get_logger(__name__)
 
-FORECAST_PASS_LIMIT_S = 300.0
+# At its end no question is begun until all are done, which leaves models idle.
+FORECAST_PASS_LIMIT_S = 900.0
 
 
 class AppOptions(TypedDict, total=False):

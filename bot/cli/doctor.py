@@ -34,6 +34,7 @@ from bot.cli.doctor_checks import (
 from bot.cli.health_report import CheckFinding, CheckVerdict, check_conditions
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import print_json
+from bot.cli.plugins import describe_hidden_commands
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
@@ -160,6 +161,8 @@ def _check_plugins(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding(
             CheckVerdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "repair it or do not enable it"
         )
+    for line in describe_hidden_commands(registry):
+        yield CheckFinding(CheckVerdict.WARN, "commands", line, "give it another name in its plugin")
     yield from _check_settings(config, registry)
     yield from _check_venues(config, registry)
     yield from _check_notifiers(config, registry)

@@ -40,7 +40,7 @@ from bot.execution.gate.rules import arm_objection
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE
 from bot.llm.model_health import ModelHealthReport, report_model_health
 from bot.llm.pricing import CallCostEstimator, PriceTable
-from bot.llm.providers import find_missing_setup
+from bot.llm.providers import describe_call_path, find_missing_setup
 from bot.llm.roles import ModelRoles, bare_model_name, configured_models, provider_name
 from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.plugin_system.registry import Registry, load_registry
@@ -273,6 +273,11 @@ async def _check_providers(config: Config, registry: Registry) -> list[CheckFind
             CheckFinding(CheckVerdict.FAIL, "keys", f"{model}: {what}", remedy)
             for model, (what, remedy) in lacks
             if what
+        ]
+        found += [
+            CheckFinding(CheckVerdict.OK, "model calls", f"{model}: {path}")
+            for model in configured_models(config.llm)
+            if (path := describe_call_path(providers[provider_name(model)], model)) is not None
         ]
         prices = PriceTable(config.llm.models)
         for model in configured_models(config.llm):

@@ -71,9 +71,8 @@ def plugins(
     console.print(make_table(COLUMNS, [_plugin_cells(item) for item in listed]))
     for broken in registry.broken:
         console.print(f"{broken.plugin.name} is broken: {broken.reason}")
-    for name in _hidden_commands(registry):
-        plugin = registry.commands.plugin_of(name).name
-        console.print(f"the command {name} of {plugin} cannot be called: foxcast has one of that name, so rename it")
+    for line in describe_hidden_commands(registry):
+        console.print(line)
 
 
 @app.command()
@@ -99,22 +98,26 @@ def check(
         registry = build_registry(config, registry.found)
     findings = run_until_terminated(check_plugin(config, registry, plugin, online=online))
     console = stdout_console()
-    console.print(f"{plugin}")
+    console.print(f"{plugin}", soft_wrap=True)
     console.print(make_table(CHECK_COLUMNS, [(one.kind, one.part, one.check, one.detail) for one in findings]))
     counts = Counter(one.kind for one in findings)
     failed = counts[FindingKind.FAILED]
     for text in (f"{one.part}: {one.check}: {line}" for one in findings for line in one.failures):
-        console.print(text)
+        console.print(text, soft_wrap=True)
     console.print(f"{name}: " + ", ".join(f"{counts[kind]} {kind}" for kind in FindingKind if counts[kind]))
     if failed:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _hidden_commands(registry: Registry) -> list[str]:
-    """Return the commands of plugins that have the name of a built-in one, which is the one that runs."""
-    from bot.cli.main import COMMANDS
+def describe_hidden_commands(registry: Registry) -> list[str]:
+    """Return a line for each command of a plugin with the name, or a former name, of a built-in one, which runs."""
+    from bot.cli.main import COMMANDS, RENAMED_COMMANDS
 
-    return [name for name in registry.commands.names if name in COMMANDS]
+    return [
+        f"the command {name} of {registry.commands.plugin_of(name).name} cannot be called: foxcast has one of that name"
+        for name in registry.commands.names
+        if name in COMMANDS or name in RENAMED_COMMANDS
+    ]
 
 
 def _plugin_to_json(registry: Registry, plugin: PluginCandidate) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from bot.core.questions import Question, QuestionRef
 from bot.core.submissions import ExecutionMode
 from bot.evaluation.lookup import find_question
 from bot.forecasting.trial_tools import question_cutoff
+from bot.jobs.discovery import require_own_question
 from bot.jobs.operator_requests import is_closed_or_resolved
 from bot.plugin_system.registry import Registry
 from bot.store.forecast_queries import find_questions_by_url
@@ -44,6 +45,7 @@ class VenueQuestionFinder:
             for name in names:
                 venue = await plugins.open_venue(name)
                 if (question := await _find_at_venue(venue, url)) is not None:
+                    require_own_question(name, question.ref)
                     return question
         searched = ", ".join(names) or "no venue"
         message = f"no recorded question has the address {url}, and no question open now at {searched}"
@@ -63,7 +65,7 @@ class VenueQuestionFinder:
             for one, reader in readers.items():
                 if isinstance(reader, QuestionReader):
                     finders.append(one)
-                    await _try_finder(reader, searched, found, errors)
+                    await _try_finder(reader, one, searched, found, errors)
         return _require_one_question(name, found, errors, finders)
 
     def _venue_names(self, host: str = "") -> list[str]:
@@ -100,9 +102,13 @@ async def _find_at_venue(venue: VenueReader, url: str) -> Question | None:
     return None
 
 
-async def _try_finder(reader: QuestionReader, name: str, found: list[Question], errors: list[FoxcastError]) -> None:
+async def _try_finder(
+    reader: QuestionReader, venue_name: str, name: str, found: list[Question], errors: list[FoxcastError]
+) -> None:
     try:
-        found.append(await reader.find_question(name))
+        question = await reader.find_question(name)
+        require_own_question(venue_name, question.ref)
+        found.append(question)
     except StoreError:
         raise
     except NotFoundError:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
+    from decimal import Decimal
     from pathlib import Path
 
     import numpy as np
@@ -227,6 +228,32 @@ class PaperTradingSubmitter(TradingSubmitter, Protocol):
         ...
 
 
+class FeeSchedule(Protocol):
+    """The fees of a taker; ``bot.execution.order_book.ShareFees`` implements it for a formula."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is ever charged."""
+        ...
+
+    @property
+    def rounding(self) -> Decimal:
+        """By how much at most the fee of one fill exceeds that of its shares because it is rounded."""
+        ...
+
+    def per_share(self, price: Decimal) -> Decimal:
+        """Return what a share costs a taker in addition to its price, not rounded."""
+        ...
+
+    def fee_for(self, price: Decimal, shares: Decimal) -> Decimal:
+        """Return the fee of one fill, rounded as the venue does."""
+        ...
+
+    def max_cost_per_share(self, limit: Decimal) -> Decimal:
+        """Return the maximum of price plus fee of a share that is bought within a limit."""
+        ...
+
+
 class OrderPlanner(Protocol):
     """Turns beliefs into orders: policy in code, without a model."""
 
@@ -277,8 +304,10 @@ class WebSocketConnection(Protocol):
 class WebSocketClient(Protocol):
     """Opens WebSockets of known services."""
 
-    def connect(self, url: str, *, max_bytes: int) -> AbstractAsyncContextManager[WebSocketConnection]:
-        """Connect; messages of more than ``max_bytes`` end the connection.
+    def connect(
+        self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[WebSocketConnection]:
+        """Connect with these headers; messages of more than ``max_bytes`` end the connection.
 
         Raises ServiceUnavailableError, AuthenticationError.
         """

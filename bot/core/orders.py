@@ -44,8 +44,8 @@ class Order:
     filled once that is spent, however many shares it buys. ``cancels`` are the ids of own open orders that must be
     cancelled first. ``terms`` is further data for the writer of the venue, documented by its plugin. ``closing`` is the
     reason why a position is closed regardless of the forecast: a person or a policy asked for it; "" for all other
-    orders. Raises ValueError for a price outside (0, 1), for amounts that are not finite and positive, for a purchase
-    that closes, and for terms under the name of a field.
+    orders. The engine sets it, never a planner. Raises ValueError for a price outside (0, 1), for amounts that are not
+    finite and positive, for a purchase that closes, and for terms under the name of a field.
     """
 
     contract: str

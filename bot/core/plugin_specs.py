@@ -22,6 +22,7 @@ from bot.core.forecasts import TrialTranscript
 from bot.core.interfaces import (
     Clock,
     DataSource,
+    FeeSchedule,
     Forecaster,
     HttpClient,
     ModelProvider,
@@ -43,6 +44,8 @@ from bot.core.venue_http import RateLimit
 
 if TYPE_CHECKING:
     from bot.core.learning import FittedParameters, TrainingExample
+    from bot.core.orders import Order
+    from bot.core.questions import Question
 
 API_VERSION = 1
 # The time in which a model with high reasoning effort gives most of its answers.
@@ -168,6 +171,10 @@ class ConfigurableSpec(BaseSpec, Generic[S]):
     first_config: bool = False
 
 
+# The fees of an order on a question; it may raise a FoxcastError where the question does not say them.
+OrderFees = Callable[["Question", "Order"], FeeSchedule]
+
+
 @dataclass(frozen=True, kw_only=True)
 class VenueSpec(ConfigurableSpec[S]):
     """A venue: its reader, and optionally its paper book, writer, price feed and archive of past rounds.
@@ -175,7 +182,8 @@ class VenueSpec(ConfigurableSpec[S]):
     ``archive`` reads past rounds in a folder; ``archive_folder`` returns the folder that the settings name, if any.
     ``read_history`` returns the resolved questions in JSON of the venue's API, each with the moment it was asked.
     ``hosts`` are the venue's own hosts: their pages reveal the answer, so no forecaster reads them. ``planner`` is set
-    if forecasts become orders; then the paper book is a PaperTradingSubmitter and the writer a TradingSubmitter.
+    if forecasts become orders; then the paper book is a PaperTradingSubmitter and the writer a TradingSubmitter, and
+    ``fees`` returns the fees of an order on a question: the gate computes them itself, whatever the planner says.
     ``rates`` limit the requests of reader, feed and writer together. ``check`` verifies the credentials before anything
     is written, and returns notes for a person; it raises AuthenticationError or RequestRejectedError.
     ``discover_every`` is the interval of discovery if questions are open for a shorter time than that of config.
@@ -193,6 +201,7 @@ class VenueSpec(ConfigurableSpec[S]):
     writer: Callable[[S, VenueWriterContext], AbstractAsyncContextManager[VenueSubmitter]] | None = None
     prices: Callable[[S, PriceFeedContext], AbstractAsyncContextManager[PriceFeed]] | None = None
     planner: Callable[[S, PluginContext], AbstractAsyncContextManager[OrderPlanner]] | None = None
+    fees: OrderFees | None = None
     check: Callable[[S, PluginContext], Awaitable[Sequence[str]]] | None = None
     rates: Callable[[S], Sequence[RateLimit]] = field(default=lambda _: ())
     archive: Callable[[S, Path], RoundArchive] | None = None
@@ -203,6 +212,16 @@ class VenueSpec(ConfigurableSpec[S]):
     comments_by_event: bool = False
     is_credential_refusal: Callable[[HttpErrorResponse], bool] = field(default=lambda refusal: refusal.status == 401)
     final_refusals: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a planner without fees."""
+        super().__post_init__()
+        if self.planner is not None and self.fees is None:
+            message = (
+                f"{self.name}: a venue with a planner needs fees, such as "
+                "fees=lambda question, order: ShareFees() where it takes none"
+            )
+            raise ValueError(message)
 
     @property
     def abilities(self) -> tuple[str, ...]:

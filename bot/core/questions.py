@@ -257,6 +257,9 @@ def _fact_faults(question: Question) -> Iterator[str]:
     """Yield what is wrong with the facts of a question, and with the fields that the ledger stores as facts."""
     for name in sorted(FACT_FIELDS.keys() & question.facts.keys()):
         yield f"facts[{name!r}] is the field Question.{FACT_FIELDS[name]}; the engine does not read it from facts"
+    for field_name in ("tags", "tournaments"):
+        if isinstance(getattr(question, field_name), str):
+            yield f"{field_name} is one text; give a tuple of them"
     for field_name in FACT_FIELDS.values():
         value: object = getattr(question, field_name)
         match field_name:

@@ -77,17 +77,19 @@ class SecretRedactor:
         forms = dict.fromkeys(found for secret in sorted(fresh) for found in secret_forms(secret))
         long = [(form, len(form) if is_whole else _MIN_PART) for form, is_whole in forms if len(form) >= _MIN_PART]
         plain = (*self.plain_forms, *(form for secret in sorted(fresh) for form in plain_forms(secret)))
+        every_form = (*self.forms, *long)
         blocks = set(self.blocks)
         for form, _ in long:
             for first in range(_BLOCK):
                 blocks.update(_to_blocks(form[first:]))
         return SecretRedactor(
             secrets=self.secrets | fresh,
-            forms=(*self.forms, *long),
+            forms=every_form,
             blocks=frozenset(blocks),
             short_forms=(*self.short_forms, *(form for form, _ in forms if len(form) < _MIN_PART)),
             plain_forms=plain,
-            escapes=compile_escapes(plain),
+            # An encoded form has marks that its secret has not: a slash in base64, for example.
+            escapes=compile_escapes([*plain, *(form for form, _ in every_form)]),
         )
 
     def redact(self, text: str) -> str:

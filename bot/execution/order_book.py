@@ -7,9 +7,10 @@ asks of YES, and the levels of NO follow from them.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from bot.core.errors import MalformedDataError
+from bot.core.interfaces import FeeSchedule
 from bot.core.orders import ContractSide, OrderSide
 from bot.core.values import Json
 
@@ -102,32 +103,6 @@ class OrderBook:
         if self.is_crossed:
             return f"the book is crossed: {bid} is bid, {ask} asked"
         return f"the book is too wide: {bid} is bid, {ask} asked" if spread > max_spread else None
-
-
-class FeeSchedule(Protocol):
-    """The fees of a taker; ``ShareFees`` implements it for a formula."""
-
-    @property
-    def is_free(self) -> bool:
-        """Whether nothing is ever charged."""
-        ...
-
-    @property
-    def rounding(self) -> Decimal:
-        """By how much at most the fee of one fill exceeds that of its shares because it is rounded."""
-        ...
-
-    def per_share(self, price: Decimal) -> Decimal:
-        """Return what a share costs a taker in addition to its price, not rounded."""
-        ...
-
-    def fee_for(self, price: Decimal, shares: Decimal) -> Decimal:
-        """Return the fee of one fill, rounded as the venue does."""
-        ...
-
-    def max_cost_per_share(self, limit: Decimal) -> Decimal:
-        """Return the maximum of price plus fee of a share that is bought within a limit."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

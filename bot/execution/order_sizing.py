@@ -14,10 +14,11 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import pairwise
 
 from bot.core.errors import RequestRejectedError
+from bot.core.interfaces import FeeSchedule
 from bot.core.orders import ContractSide, Order, OrderSide, Position, TradeProposal
 from bot.core.predictions import BinaryPrediction, ChoicePrediction
 from bot.core.values import Json
-from bot.execution.order_book import CENT, ONE, BookLevel, FeeSchedule, OrderBook, walk_levels
+from bot.execution.order_book import CENT, ONE, BookLevel, OrderBook, walk_levels
 from bot.stats.kelly import (
     HeldShares,
     KellyBankroll,

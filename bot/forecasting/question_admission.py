@@ -2,17 +2,17 @@
 
 The simplest rule that wastes no slot (work-conserving, as schedulers call it): another question is begun as soon as
 the models would get more requests than the begun ones make. Their later requests go first, so few are begun and these
-are finished soon. A moment between two requests is no room: it counts once it lasted half a second.
+are finished soon. A moment between two requests is no room: it counts once it lasted a fifth of a second.
 """
 
 import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from bot.core.clock import yield_to_event_loop
 from bot.core.interfaces import Clock
 
 ItemT = TypeVar("ItemT")
@@ -21,10 +21,15 @@ ResultT = TypeVar("ResultT")
 PLACES_WITHOUT_MODELS = 16
 MAX_PLACES = 1000
 # Room must last so long, and is looked for this often.
-ROOM_WINDOW_S = 0.5
+ROOM_WINDOW_S = 0.2
 POLL_S = 0.05
-# A process that wakes up this late has too much to do for another question.
-MAX_LATENESS_S = 0.1
+# Questions that begin in one instant take turns at every step, and their requests then come at one instant again and
+# again: so no more than this many begin in one.
+MAX_BEGUN_AT_ONCE = 20
+# A process that wakes up this late has, for so long, too much to do for more than the usual places: every step of a
+# question takes tens of turns of the event loop, each of which lasts about as long.
+MAX_LATENESS_S = 0.03
+LATE_PAUSE_S = 0.5
 
 
 class ModelLoad(Protocol):
@@ -58,8 +63,9 @@ class QuestionAdmission:
         self._most = most or (PLACES_WITHOUT_MODELS if load is None else MAX_PLACES)
         self._running: set[AdmittedQuestion] = set()
         self._rooms: deque[tuple[float, int]] = deque()
-        self._is_late = False
+        self._late_until = -math.inf
         self._ended = asyncio.Event()
+        self._ended_at = 0.0
 
     @property
     def is_full(self) -> bool:
@@ -76,7 +82,7 @@ class QuestionAdmission:
         while self._rooms[0][0] < now - ROOM_WINDOW_S:
             self._rooms.popleft()
         least = min(calls for _, calls in self._rooms)
-        return min(free, max(math.ceil(least / max(1, trials)), 0 if self._running else 1))
+        return min(free, MAX_BEGUN_AT_ONCE, max(math.ceil(least / max(1, trials)), 0 if self._running else 1))
 
     def begin(self, *, trials: int) -> AdmittedQuestion:
         """Count a question as under way, with the calls that it makes at the same time: 0 if it asks no model."""
@@ -87,16 +93,20 @@ class QuestionAdmission:
     def end(self, question: AdmittedQuestion) -> None:
         """Count a question as ended; who waits is woken."""
         self._running.discard(question)
-        self._ended.set()
+        if not self._ended.is_set():
+            self._ended_at = self._clock.monotonic()
+            self._ended.set()
 
     async def wait(self, timeout_s: float | None = POLL_S) -> None:
         """Wait until a question ends, or for so long; notes whether this process is late."""
         began = self._clock.monotonic()
-        try:
+        due_at = began + (timeout_s or 0.0)
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._ended.wait()
-        except TimeoutError:
-            self._is_late = timeout_s is not None and self._clock.monotonic() - began - timeout_s > MAX_LATENESS_S
+            due_at = max(began, self._ended_at)
+        if (now := self._clock.monotonic()) - due_at > MAX_LATENESS_S:
+            self._late_until = now + LATE_PAUSE_S
         self._ended.clear()
 
     async def wait_for_room(self, *, trials: int) -> int:
@@ -106,7 +116,8 @@ class QuestionAdmission:
         return room
 
     def _call_room(self, load: ModelLoad) -> int:
-        if self._is_late:
+        is_late = self._clock.monotonic() < self._late_until
+        if is_late and len(self._running) >= PLACES_WITHOUT_MODELS:
             return 0
         begun = (one for one in self._running if not one.has_stepped)
         return load.room() - sum(max(0, one.trials - load.open_calls(one.scope)) for one in begun)
@@ -135,7 +146,7 @@ async def map_admitted(
                 room = await admission.wait_for_room(trials=trials)
                 tasks += [group.create_task(run(item)) for item in items[len(tasks) : len(tasks) + room]]
                 # They begin, and Ctrl-C is heard even if none of them ever waits.
-                await yield_to_event_loop()
+                await admission.wait(POLL_S if len(tasks) < len(items) else 0.0)
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]

@@ -160,10 +160,13 @@ class TrialRecording:
         return [body["value"] for body in bodies if "value" in body]
 
     @asynccontextmanager
-    async def exchange(self, kind: str, asked: str, *, names: list[str] | None = None) -> AsyncIterator[OpenExchange]:
+    async def exchange(
+        self, kind: str, asked: str, *, names: list[str] | None = None, with_next: bool = False
+    ) -> AsyncIterator[OpenExchange]:
         """Enter the exchange with the digest ``asked``; the caller sets the reply of one that ``is_new``.
 
-        Its ``reply`` is available afterwards; the reply, or the error that was raised, is on record then. Its name is
+        Its ``reply`` is available afterwards; the reply, or the error that was raised, is on record then. With
+        ``with_next`` it is recorded in one write with the next reply, and before anybody is asked again. Its name is
         added to ``names``. Raises the error raised inside (again, from the record), StoreError, and NotFoundError if a
         sealed record ends before.
         """
@@ -194,13 +197,20 @@ class TrialRecording:
             # There was no reply, so it does not count: asking again is asking for the first time.
             self._request_counts[kind, asked] -= self._request_counts[kind, asked] == key.nth + 1
             raise
-        exchange.recorded = _decode_exchange(key, await self._add(key, body))
+        response = self._add_later(key, body) if with_next else await self._add(key, body)
+        exchange.recorded = _decode_exchange(key, response)
 
     async def replay_or_run(
-        self, kind: str, asked: str, make: Callable[[], Awaitable[Any]], *, names: list[str] | None = None
+        self,
+        kind: str,
+        asked: str,
+        make: Callable[[], Awaitable[Any]],
+        *,
+        names: list[str] | None = None,
+        with_next: bool = False,
     ) -> RecordedReply:
         """Return the recorded reply, or else the result of ``make`` once it is on record; as ``exchange`` otherwise."""
-        async with self.exchange(kind, asked, names=names) as exchange:
+        async with self.exchange(kind, asked, names=names, with_next=with_next) as exchange:
             if exchange.is_new:
                 exchange.value = await make()
         return exchange.reply
@@ -212,9 +222,7 @@ class TrialRecording:
             if self.read_only:
                 message = f"trial {self.trial} of {self.scope}: no {kind} is on record"
                 raise NotFoundError(message)
-            body = _encode_sync_result(make, self._header(kind))
-            self.exchanges_by_key[key] = RecordedResponse(digest=sha256_hex(body.encode()), body=body)
-            self._unwritten[key] = body
+            self._add_later(key, _encode_sync_result(make, self._header(kind)))
         return _decode_exchange(key, self.exchanges_by_key[key]).value
 
     def has_exchange(self, kind: str, asked: str) -> bool:
@@ -249,18 +257,28 @@ class TrialRecording:
     def _header(self, kind: str) -> dict[str, str]:
         return {"configuration": self.configuration} if self.configuration and kind in _CONFIGURED_KINDS else {}
 
-    async def _flush(self) -> None:
-        while self._unwritten:
-            unwritten = dict(self._unwritten)
-            await self.exchanges.add_all(self.scope, self.trial, unwritten, at=self.clock.now())
-            # A concurrent exchange may have written the same.
-            for key in unwritten:
-                self._unwritten.pop(key, None)
+    def _add_later(self, key: RecordingKey, body: str) -> RecordedResponse:
+        self._unwritten[key] = body
+        self.exchanges_by_key[key] = RecordedResponse(digest=sha256_hex(body.encode()), body=body)
+        return self.exchanges_by_key[key]
 
     async def _add(self, key: RecordingKey, body: str) -> RecordedResponse:
-        digest = await self.exchanges.add(self.scope, self.trial, key, body, at=self.clock.now())
+        digest = await self._write({key: body})
         self.exchanges_by_key[key] = RecordedResponse(digest=digest, body=body)
         return self.exchanges_by_key[key]
+
+    async def _flush(self) -> None:
+        while self._unwritten:
+            await self._write({})
+
+    async def _write(self, bodies: Mapping[RecordingKey, str]) -> str:
+        """Write what waits to be written, then these bodies; return the digest of the last."""
+        unwritten = dict(self._unwritten)
+        digests = await self.exchanges.add_all(self.scope, self.trial, {**unwritten, **bodies}, at=self.clock.now())
+        # A concurrent exchange may have written the same.
+        for key in unwritten:
+            self._unwritten.pop(key, None)
+        return digests[-1]
 
 
 def format_exchange_key(key: RecordingKey) -> str:

@@ -299,9 +299,16 @@ class ToolCallTrace:
     documents_used: list[str] = field(default_factory=list)
     usage: ModelUsage = field(default_factory=ModelUsage)
 
-    async def replay_or_run(self, kind: str, asked: object, make: Callable[[], Awaitable[Any]]) -> RecordedReply:
-        """Ask through the record; ``asked`` is the request as plain JSON values."""
-        reply = await self.models.record.replay_or_run(kind, request_digest(asked), make, names=self.exchange_keys)
+    async def replay_or_run(
+        self, kind: str, asked: object, make: Callable[[], Awaitable[Any]], *, with_next: bool = False
+    ) -> RecordedReply:
+        """Ask through the record; ``asked`` is the request as plain JSON values.
+
+        ``with_next``: the tool only computes with the reply, or asks on, so both are recorded in one write.
+        """
+        reply = await self.models.record.replay_or_run(
+            kind, request_digest(asked), make, names=self.exchange_keys, with_next=with_next
+        )
         self.documents_used.append(reply.digest)
         return reply
 

@@ -5,9 +5,9 @@ it, percent signs, wide characters, punycode. All are normalised here, and only 
 another one inside it, in the many ways of archives, mirrors and redirects.
 """
 
-import base64
 import re
 import unicodedata
+from binascii import a2b_base64
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, wraps
@@ -25,6 +25,8 @@ _LABELS = 40
 _REMEMBERED_TEXTS = 1024
 _REMEMBERED_CHARS = 300
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_SCHEME_AND_SLASHES = re.compile(r"^[a-z]+:/*", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[/?#&=]+")
 _NO_CHARACTERS = re.compile(r"[\x00-\x20\x7f-\xa0]+")
 _INNER = re.compile(r"(?:https?:)?//+([^/?#&\s]+[^\s&]*)", re.IGNORECASE)
 _IN_TEXT = re.compile(
@@ -161,9 +163,11 @@ def parse_host(text: str) -> str | None:
 @_remember_short_texts
 def find_inner_addresses(text: str) -> tuple[WebAddress, ...]:
     """Return the addresses that an address carries inside, as archives, caches and translators write them."""
-    rest = _unescape(re.sub(r"^[a-z]+:/*", "", text[:ADDRESS_CHARS].strip(), flags=re.IGNORECASE))
-    host, *segments = re.split(r"[/?#&=]+", rest)
+    rest = _unescape(_SCHEME_AND_SLASHES.sub("", text[:ADDRESS_CHARS].strip()))
+    host, *segments = _SEPARATORS.split(rest)
     label = host.rpartition("@")[2].partition(".")[0]
+    if "-" not in label and "." not in rest[len(host) :]:
+        return ()
     found = (match.group(1) for match in _INNER.finditer(rest))
     anywhere = (match.group() for match in _ANYWHERE.finditer(rest, len(host)))
     names = filter(_HOSTLIKE.match, (_undash_host(label), *_path_tails(segments), *found, *anywhere))
@@ -175,10 +179,12 @@ def is_too_complex(text: str) -> bool:
     """Say whether an address exceeds the limits within which it is searched: it might hold anything."""
     if len(text) > ADDRESS_CHARS:
         return True
+    if "%" not in text and text.count(".") <= _LABELS:
+        return False
     plain = _unescape(text)
     if unquote(plain, errors="replace") != plain:
         return True
-    segments = sum("." in segment for segment in re.split(r"[/?#&=]+", plain))
+    segments = sum("." in segment for segment in _SEPARATORS.split(plain))
     return segments > _INNER_ADDRESSES or any(run.count(".") > _LABELS for run in _RUN.findall(plain))
 
 
@@ -193,7 +199,7 @@ def mentions_host(text: str, hosts: frozenset[str]) -> bool:
     normalized = _unescape(_NO_CHARACTERS.sub("", text[:ADDRESS_CHARS]))
     if _mentions_host_plainly(normalized, hosts):
         return True
-    host = re.split(r"[/?#]", re.sub(r"^[a-z]+:/*", "", normalized, flags=re.IGNORECASE), maxsplit=1)[0]
+    host = re.split(r"[/?#]", _SCHEME_AND_SLASHES.sub("", normalized), maxsplit=1)[0]
     if "-" in host and any(_mentions_host_plainly(_undash_host(label), hosts) for label in host.split(".")):
         return True
     return any(_mentions_host_plainly(_unescape(text), hosts) for text in _decode_base64_parts(normalized))
@@ -214,11 +220,12 @@ def _mentions_host_plainly(text: str, hosts: Container[str]) -> bool:
 
 def _decode_base64_parts(text: str) -> Iterator[str]:
     """Yield the decoded text of long base64 parts; a part may begin with up to three other characters."""
-    parts = (part.translate(_TO_STANDARD) for pattern in _BASE64 for part in pattern.findall(text))
-    for coded in (part[start:] for part in parts for start in range(4)):
+    found = (part.translate(_TO_STANDARD) for pattern in _BASE64 for part in pattern.findall(text))
+    # Both alphabets find most parts, and each once is enough.
+    for coded in (part[start:] for part in dict.fromkeys(found) for start in range(4)):
         # A single letter after groups of four has no meaning.
         padded = coded[: len(coded) - (len(coded) % 4 == 1)]
-        decoded = base64.b64decode(padded + "=" * (-len(padded) % 4))
+        decoded = a2b_base64(padded + "=" * (-len(padded) % 4))
         if b"." in decoded or b"%" in decoded:
             yield decoded.decode(errors="replace")
 

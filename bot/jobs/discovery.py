@@ -8,7 +8,7 @@ from typing import TypeVar
 from bot.core.errors import MalformedDataError
 from bot.core.interfaces import Clock, VenueReader
 from bot.core.outcomes import Resolution
-from bot.core.questions import Question, describe_changes
+from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.forecasting.reforecast_policy import ReforecastPolicy, log_odds_move
 from bot.store.forecasts import ForecastBasis
 from bot.store.ledger import Ledger
@@ -62,9 +62,8 @@ async def discover_questions(job: DiscoveryContext) -> str:
     """
     seen = changed = planned = 0
     early: list[str] = []
-    async for found in _question_chunks(name_reader_faults(job.venue_name, job.venue.questions())):
+    async for found in _question_chunks(check_reader(job.venue_name, job.venue.questions())):
         job.discovered_venues.discard(job.venue_name)
-        _require_own_questions(job.venue_name, found)
         chunk = [*_without_early_prices(found, job.clock.now(), early)]
         recorded = await job.ledger.questions.record(chunk, seen_at=job.clock.now())
         questions = [
@@ -80,15 +79,14 @@ async def discover_questions(job: DiscoveryContext) -> str:
     return f"{done}; prices of the future left out: {len(early)}, such as {early[0]}" if early else done
 
 
-def _require_own_questions(venue_name: str, questions: Sequence[Question]) -> None:
-    """Raise MalformedDataError for a question under the name of another venue, which could hide one of that venue."""
-    for question in questions:
-        if question.ref.venue != venue_name:
-            message = (
-                f"the reader of {venue_name} lists {question.ref}, a question of another venue: its plugin must name "
-                f'it QuestionRef("{venue_name}", key)'
-            )
-            raise MalformedDataError(message)
+def require_own_question(venue_name: str, ref: QuestionRef) -> None:
+    """Raise MalformedDataError for the name of another venue's question, which its reader alone may describe."""
+    if ref.venue != venue_name:
+        message = (
+            f"the reader of {venue_name} names {ref}, a question of another venue: its plugin must name it "
+            f'QuestionRef("{venue_name}", key)'
+        )
+        raise MalformedDataError(message)
 
 
 def _without_early_prices(questions: Sequence[Question], now: datetime, early: list[str]) -> Iterator[Question]:
@@ -150,14 +148,16 @@ def _renewal_reason(question: Question, basis: ForecastBasis, policy: Reforecast
     return f"price moved by {move:.2f} in log-odds" if move >= policy.price_move else ""
 
 
-async def name_reader_faults(venue_name: str, found: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Yield what a reader yields; raise MalformedDataError, which names the place, where it makes an impossible value.
+async def check_reader(venue_name: str, found: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Yield what a reader yields about the questions of its venue.
 
-    A prediction or an outcome does not know its question.
+    Raises MalformedDataError for another venue's question, and where the reader makes an impossible value: then with
+    the place, because a prediction or an outcome does not know its question.
     """
     place = "at its first question"
     try:
         async for one in found:
+            require_own_question(venue_name, one.ref)
             yield one
             place = f"after {one.ref}"
     except (TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """Forecast what is due: too expensive forecasts are put on hold, the rest is leased, and the soonest close is first."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,7 +11,7 @@ import structlog
 from bot.core.beliefs import Step
 from bot.core.errors import AuthenticationError, QuotaExhaustedError, strip_error_type
 from bot.core.forecasts import Trial
-from bot.core.questions import Question
+from bot.core.questions import Question, QuestionRef
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.failures import describe_error, describe_failures, failure_reason
 from bot.forecasting.forecast_run import (
@@ -22,7 +22,7 @@ from bot.forecasting.forecast_run import (
     begin_forecast,
 )
 from bot.forecasting.question_admission import POLL_S, AdmittedQuestion, QuestionAdmission
-from bot.store.schedule import ForecastLease
+from bot.store.schedule import DueEntry, ForecastLease
 
 failures_log = structlog.get_logger(__name__)
 
@@ -108,9 +108,26 @@ RECHECK_INTERVAL_S = 1.0
 LEASE_MARGIN = timedelta(minutes=5)
 
 
+class RequestedForecasts:
+    """The forecasts that people asked for, who wait for them; ``added`` is set with each."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.added = asyncio.Event()
+        self.pairs: set[tuple[QuestionRef, str]] = set()
+
+    def add(self, entries: Sequence[DueEntry]) -> None:
+        """Add forecasts that were made due."""
+        self.pairs.update((entry.ref, entry.forecaster) for entry in entries)
+        self.added.set()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastJobContext:
-    """What the forecast job works with; ``exclusion_reason`` returns why a question is not forecast, or None."""
+    """What the forecast job works with; ``exclusion_reason`` returns why a question is not forecast, or None.
+
+    What is ``requested`` is begun at once, however many questions are under way.
+    """
 
     context: ForecastContext
     forecasters: Mapping[str, ConfiguredForecaster]
@@ -121,6 +138,7 @@ class ForecastJobContext:
     pass_limit_s: float
     is_stopping: Callable[[], bool]
     exclusion_reason: Callable[[Question], str | None] = lambda _: None
+    requested: RequestedForecasts = field(default_factory=RequestedForecasts)
 
 
 async def forecast_due_questions(job: ForecastJobContext) -> str:
@@ -154,6 +172,7 @@ class _ForecastPass:
     running: set[asyncio.Task[bool]] = field(default_factory=set)
     claimed_at: float = float("-inf")
     nothing_due: bool = False
+    requested_at: float = float("-inf")
 
     async def run(self) -> _PassCounts:
         try:
@@ -161,10 +180,14 @@ class _ForecastPass:
                 await self._run_until(group, until=self.job.context.clock.monotonic() + self.job.pass_limit_s)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
+        finally:
+            # What could not be begun is due, and waits its turn.
+            self.job.requested.pairs.clear()
         return self.counts
 
     async def _run_until(self, group: asyncio.TaskGroup, *, until: float) -> None:
         while True:
+            await self._claim_requested(group)
             if self._may_claim(until):
                 await self._claim_due(group)
             if not self.running:
@@ -185,11 +208,29 @@ class _ForecastPass:
         return self.job.admission.room(trials=max(asking, default=1))
 
     async def _claim_due(self, group: asyncio.TaskGroup) -> None:
-        job, free = self.job, self._room()
-        if free <= 0:
+        if (free := self._room()) <= 0:
             return
         # What ends from now on may make forecasters due that build on it.
         self.nothing_due = True
+        claims = await self._claim(limit=free)
+        self.claimed_at = self.job.context.clock.monotonic()
+        self.nothing_due = self.nothing_due and len(claims) < free
+        self._begin(claims, group)
+
+    async def _claim_requested(self, group: asyncio.TaskGroup) -> None:
+        """Begin what people wait for, also where there is no room."""
+        pairs, now = self.job.requested.pairs, self.job.context.clock.monotonic()
+        if not pairs or self.job.is_stopping() or now - self.requested_at < RECHECK_INTERVAL_S:
+            return
+        claims = await self._claim(limit=len(pairs), among=pairs)
+        self.requested_at = now
+        pairs.difference_update((claim.ref, claim.forecaster) for claim in claims)
+        self._begin(claims, group)
+
+    async def _claim(
+        self, *, limit: int, among: Collection[tuple[QuestionRef, str]] | None = None
+    ) -> list[ForecastLease]:
+        job = self.job
         held = await self._forecasters_on_hold()
         longest = max(
             (forecaster.limits.seconds + forecaster.warm_start_s for forecaster in job.forecasters.values()),
@@ -199,15 +240,18 @@ class _ForecastPass:
             now=job.context.clock.now(),
             owner=job.owner,
             lease=max(job.lease, timedelta(seconds=longest) + LEASE_MARGIN),
-            limit=free,
+            limit=limit,
             skipped=held,
             members=self._member_pairs,
             # A forecast that runs here is not paid twice, also if the clock was set forward meanwhile.
             at_work=bool(self.running),
+            among=among,
         )
         job.cost_check.record_started(claim.forecaster for claim in claims)
-        self.claimed_at = job.context.clock.monotonic()
-        self.nothing_due = self.nothing_due and len(claims) < free
+        return claims
+
+    def _begin(self, claims: Sequence[ForecastLease], group: asyncio.TaskGroup) -> None:
+        job = self.job
         for claim in claims:
             forecaster = job.forecasters.get(claim.forecaster)
             question = job.admission.begin(trials=forecaster.trials if forecaster and forecaster.uses_models else 0)
@@ -240,10 +284,13 @@ class _ForecastPass:
         return held
 
     async def _wait(self, until: float) -> None:
-        """Wait for the next forecast to end, or until it is time to look for more, while there is room and time."""
+        """Wait for the next forecast to end, or until it is time to look for more."""
         admission, now = self.job.admission, self.job.context.clock.monotonic()
-        may_claim = not admission.is_full and now < until and not self.job.is_stopping()
-        await admission.wait((RECHECK_INTERVAL_S if self.nothing_due else POLL_S) if may_claim else None)
+        if self.job.is_stopping():
+            await admission.wait(None)
+        else:
+            is_waiting = self.nothing_due or admission.is_full or now >= until
+            await admission.wait(RECHECK_INTERVAL_S if is_waiting else POLL_S)
 
 
 async def _count_missed_windows(job: ForecastJobContext) -> int:

@@ -36,7 +36,7 @@ from bot.store.serialization import question_version
 log = structlog.get_logger(__name__)
 
 
-def _do_not_wake() -> None:
+def _do_not_wake(_: Sequence[DueEntry]) -> None:
     """Do nothing: the next pass handles it."""
 
 
@@ -44,8 +44,8 @@ def _do_not_wake() -> None:
 class OperatorRequestContext:
     """What the request job works with: the folder of the requests, the ledger, and the open forecasters.
 
-    ``cost_check`` says what may be spent without approval. ``wake`` is called after a forecast was made due, since a
-    person waits for it. ``privileged_requests`` is set if permissions are managed here.
+    ``cost_check`` says what may be spent without approval. ``wake`` is called with forecasts that were made due, for
+    which a person waits. ``privileged_requests`` is set if permissions are managed here.
     """
 
     folder: Path
@@ -53,7 +53,7 @@ class OperatorRequestContext:
     clock: Clock
     forecasters: Mapping[str, ConfiguredForecaster] = field(default_factory=dict)
     cost_check: CostCheck = field(default_factory=CostCheck)
-    wake: Callable[[], None] = _do_not_wake
+    wake: Callable[[Sequence[DueEntry]], None] = _do_not_wake
     privileged_requests: PrivilegedRequestContext | None = None
 
 
@@ -195,8 +195,9 @@ async def _schedule_forecast(job: OperatorRequestContext, request: ForecastQuest
         answered_at=newest.made_at if newest else None,
         forecast_only=not request.submit,
     )
-    await ledger.schedule.plan([replace(one, forecast_only=not request.submit) for one in members] + [due])
-    job.wake()
+    entries = [*(replace(one, forecast_only=not request.submit) for one in members), due]
+    await ledger.schedule.plan(entries)
+    job.wake(entries)
     return f"forecast of {request.ref} by {name} {REQUESTED_REASON}"
 
 

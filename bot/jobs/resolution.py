@@ -10,7 +10,7 @@ from bot.core.errors import FoxcastError
 from bot.core.interfaces import Clock, ContestReader, VenueReader
 from bot.core.outcomes import CROWD_RULE_PREFIX, Resolution, Score, VoidOutcome
 from bot.core.questions import QuestionRef
-from bot.jobs.discovery import name_reader_faults
+from bot.jobs.discovery import check_reader
 from bot.stats.scoring_rules import ResolvedPrediction, score_predictions
 from bot.store.ledger import Ledger
 from bot.store.scores import ScorablePrediction
@@ -62,7 +62,7 @@ async def _read_outcomes(job: ResolutionContext, pending: Collection[QuestionRef
     chunk: list[Resolution] = []
     count = _OutcomeCounts()
     try:
-        async for resolution in name_reader_faults(job.venue_name, job.venue.resolutions(pending)):
+        async for resolution in check_reader(job.venue_name, job.venue.resolutions(pending)):
             if (resolution.ref, resolution.target) in reported:
                 log.warning("a second outcome is ignored", question=str(resolution.ref), target=resolution.target)
                 continue

@@ -24,6 +24,8 @@ MIN_REFUSAL_FACTOR = 0.5
 # This near to the limit at which requests were refused last, growth is one place a round, of twenty answers at least.
 PLATEAU_SHARE = 0.1
 MIN_PLATEAU_ANSWERS = 20
+# With less than this share of a rate limit left, growth slows in proportion.
+SCARCE_SHARE = 0.2
 # Latency is averaged over at least so many answers.
 MIN_ROUND_ANSWERS = 20
 # A round that is slower than the fastest one by more than this is caused by too many requests.
@@ -42,6 +44,7 @@ class LimitReason(StrEnum):
     SETTING = "setting"
     RATE_LIMIT = "rate limit"
     LATENCY = "latency"
+    ALLOWANCE = "requests that the provider has left"
     BUDGET = "budget"
 
 
@@ -93,14 +96,20 @@ class AdaptiveLimit:
         """Why the limit is not higher."""
         return LimitReason.SETTING if self._limit >= self.ceiling else self._reason
 
-    def record_answer(self, *, sent_at: float, now: float, in_flight: int, usage: ModelUsage) -> None:
-        """Record an answer, with the requests in flight then, that one among them."""
+    def record_answer(
+        self, *, sent_at: float, now: float, in_flight: int, usage: ModelUsage, share_left: float = 1.0
+    ) -> None:
+        """Record an answer, with the requests in flight then, that one among them.
+
+        ``share_left`` is what the provider has left of the rate limit that is used up most.
+        """
         self._answered_since = True
         round_ = self._round
         if round_ is None:
             round_ = self._round = _LatencyRound(sent_at, self._limit)
         if 2 * in_flight >= self._limit:
-            self._limit = min(float(self.ceiling), self._limit + self._growth(round_))
+            growth = self._growth(round_) * min(1.0, share_left / SCARCE_SHARE)
+            self._limit = min(float(self.ceiling), self._limit + growth)
         if sent_at < round_.began:
             return
         work = FIRST_TOKEN_COST + max(0, usage.tokens_out) + max(0, usage.tokens_in) / TOKENS_READ_PER_WRITTEN

@@ -377,9 +377,7 @@ class LlmGateway:
 
     def save_concurrency(self, *, now: bool = False) -> None:
         """Record how many requests each model may get at the same time, if that changed; see ``LearnedConcurrency``."""
-        limits = (
-            (model, queue.limit) for client in self.clients.values() for model, queue in client.queue.models.items()
-        )
+        limits = ((model, queue) for client in self.clients.values() for model, queue in client.queue.models.items())
         waits = self.accounting.budget.has_waiting_requests
         self.learned_concurrency.save_changed(limits, waits_for_budget=waits, now=now)
 

@@ -9,12 +9,13 @@ from bot.config.schema import ProviderSection
 from bot.core.interfaces import Clock
 from bot.llm.adaptive_limit import AdaptiveLimit, LimitReason
 from bot.llm.background_tasks import BackgroundTasks
+from bot.llm.request_queue import ModelQueue
 from bot.llm.roles import provider_name
 from bot.store.model_concurrency import ModelConcurrency, ModelConcurrencyStore
 
 log = structlog.get_logger(__name__)
 # Limits change with every round of answers; only so often are they recorded.
-SAVE_INTERVAL = timedelta(seconds=10)
+SAVE_INTERVAL = timedelta(seconds=2)
 
 
 class LearnedConcurrency:
@@ -39,7 +40,7 @@ class LearnedConcurrency:
         return limits
 
     def save_changed(
-        self, limits: Iterable[tuple[str, AdaptiveLimit]], *, waits_for_budget: bool, now: bool = False
+        self, queues: Iterable[tuple[str, ModelQueue]], *, waits_for_budget: bool, now: bool = False
     ) -> None:
         """Record the limits that changed, in the background and not too often; ``now`` for the last time."""
         at = self._clock.now()
@@ -48,8 +49,8 @@ class LearnedConcurrency:
             return
         self._saved_at = at
         changed = []
-        for model, limit in limits:
-            reason = LimitReason.BUDGET if waits_for_budget else limit.reason
+        for model, queue in queues:
+            limit, reason = queue.limit, LimitReason.BUDGET if waits_for_budget else queue.reason
             if self._saved.get(model) != (limit.limit, reason):
                 self._saved[model] = limit.limit, reason
                 changed.append(

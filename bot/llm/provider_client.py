@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bot.config.schema import ProviderSection
@@ -27,6 +28,7 @@ from bot.llm.providers import (
 )
 from bot.llm.request_queue import ModelQueue, ProviderQueue, RequestResult
 from bot.llm.roles import bare_model_name
+from bot.net.rate_headers import observe_response_headers, remaining_allowance
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,7 +178,8 @@ class ProviderClient:
         """Send the request, and record what its result says about the limit of requests in flight."""
         sent_at, result, usage = queue.start_request(), RequestResult.OTHER, None
         try:
-            completion = await self._send(call, server, permit, deadline)
+            with observe_response_headers(partial(self._record_headers, queue, queue.requests)):
+                completion = await self._send(call, server, permit, deadline)
             result, usage = RequestResult.ANSWERED, _reported_usage(completion)
         except FoxcastError as error:
             result = _error_result(error)
@@ -229,6 +232,10 @@ class ProviderClient:
         except Exception as error:
             message = f"{request.model}: its provider failed with {describe_foreign_error(error)}"
             raise MalformedDataError(message) from error
+
+    def _record_headers(self, queue: ModelQueue, number: int, headers: Mapping[str, str]) -> None:
+        if (allowance := remaining_allowance(headers, now=self._services.clock.now())) is not None:
+            queue.record_allowance(allowance, number=number)
 
     def _server_state(self, model: str) -> ServerState:
         if model not in self._server_of_model:

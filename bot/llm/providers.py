@@ -165,6 +165,13 @@ def model_location(llm: ModelProvider, model: str) -> str:
     return location
 
 
+def describe_call_path(llm: ModelProvider, model: str) -> str | None:
+    """Return what its provider reports of an expensive way to a model, ``provider:name``; None if there is nothing."""
+    call_path = getattr(llm, "call_path", None)
+    described = None if call_path is None else call_path(bare_model_name(model))
+    return None if described is None else str(described)
+
+
 async def find_missing_setup(llm: ModelProvider, model: str) -> str | None:
     """Return what is missing for a model, ``provider:name``, as its provider reports it; None if nothing is.
 

@@ -10,7 +10,7 @@ from bot.llm.provider_client import ProviderClient
 from bot.llm.roles import provider_name
 
 # So much of a limit may wait for a slot: an answer is followed by the next request at once.
-WAITING_SHARE = 0.125
+WAITING_SHARE = 0.25
 
 
 class RequestLoad:

@@ -6,8 +6,9 @@ one after the other, and a later step of one is never behind the first step of a
 
 import asyncio
 import heapq
+import math
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -17,9 +18,14 @@ from bot.config.schema import ProviderSection
 from bot.core.beliefs import ModelUsage
 from bot.core.interfaces import Clock
 from bot.core.language_models import ModelUrgency
-from bot.llm.adaptive_limit import AdaptiveLimit
+from bot.llm.adaptive_limit import AdaptiveLimit, LimitReason
+from bot.net.rate_headers import RequestAllowance
 
 MINUTE_S = 60.0
+# Where a provider has nothing left for longer than this, a request is tried after this.
+MAX_HOLD_S = 60.0
+# A shorter hold counts as none: timers fire early by a rounding error.
+MIN_HOLD_S = 1e-3
 # Of so many questions it is known which one asked first.
 MAX_KNOWN_SCOPES = 10_000
 
@@ -43,23 +49,82 @@ class _WaitingRequest:
 class ModelQueue:
     """The requests to one model: ``limit`` is how many may be in flight; those that wait are in order."""
 
-    def __init__(self, limit: AdaptiveLimit, *, clock: Clock) -> None:
-        """Start with none."""
+    def __init__(self, limit: AdaptiveLimit, *, clock: Clock, on_reset: Callable[[], object]) -> None:
+        """Start with none; ``on_reset`` is called when a provider that had nothing left has something again."""
+        self._on_reset = on_reset
         self.limit = limit
         # The slots that are held, and the requests that were sent: a slot is held from a moment before that.
         self.in_flight = 0
         self._sent = 0
         self._clock = clock
         self._waiting: list[_WaitingRequest] = []
+        # What the provider said last, how many requests it has left by that until a time, and the timer for it.
+        self._allowance: RequestAllowance | None = None
+        self._left, self._left_until = math.inf, 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        # How many requests were sent since the start, and the number of the one whose response said it.
+        self.requests = self._informed_by = 0
 
     @property
     def has_room(self) -> bool:
-        """Whether the limit allows another request."""
-        return self.in_flight < self.limit.limit
+        """Whether the limit and the provider's last word on its rate limit allow another request."""
+        return self.in_flight < self.limit.limit and self.hold_s == 0.0
+
+    @property
+    def hold_s(self) -> float:
+        """How long no request is sent because the provider has none left, in seconds."""
+        if self._left > 0.0:
+            return 0.0
+        left_s = self._left_until - self._clock.monotonic()
+        return left_s if left_s > MIN_HOLD_S / 2 else 0.0
+
+    @property
+    def reason(self) -> LimitReason:
+        """Why no more requests are in flight."""
+        return LimitReason.ALLOWANCE if self.hold_s else self.limit.reason
+
+    def record_allowance(self, allowance: RequestAllowance, *, number: int) -> None:
+        """Record what the provider has left by the response to a request of that number.
+
+        It may not have counted the requests that were sent later; that matters where less is left than may be in
+        flight. A response to an earlier request than the last one says nothing new.
+        """
+        if number < self._informed_by:
+            return
+        self._informed_by, self._allowance = number, allowance
+        later = self.requests - number + self.in_flight - self._sent
+        is_scarce = allowance.requests < self.limit.limit
+        self._let_through(allowance.requests - later if is_scarce else math.inf, allowance)
+
+    def count_slot(self, change: int) -> None:
+        """Count a slot as held (1) or as free again (-1)."""
+        self.in_flight += change
+        self._left -= max(0, change)
+        self._set_timer()
+
+    def _let_through(self, requests: float, allowance: RequestAllowance) -> None:
+        """Let so many requests through until the limit is reset, and then as many as it allows."""
+        reset_s = min(MAX_HOLD_S, max(MIN_HOLD_S, allowance.reset_s))
+        self._left, self._left_until = requests, self._clock.monotonic() + reset_s
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._left <= 0.0 and self._timer is None:
+            wait_s = max(0.0, self._left_until - self._clock.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._reset_allowance)
+
+    def _reset_allowance(self) -> None:
+        self._timer = None
+        if self.hold_s:
+            self._set_timer()
+        elif self._allowance is not None:
+            self._let_through(self._allowance.after_reset, self._allowance)
+            self._on_reset()
 
     def start_request(self) -> float:
         """Count a request as sent, and return the time."""
         self._sent += 1
+        self.requests += 1
         return self._clock.monotonic()
 
     def end_request(self, sent_at: float, result: RequestResult, usage: ModelUsage | None = None) -> None:
@@ -67,7 +132,13 @@ class ModelQueue:
         now, sent, limit = self._clock.monotonic(), self._sent, self.limit
         self._sent -= 1
         if result is RequestResult.ANSWERED:
-            limit.record_answer(sent_at=sent_at, now=now, in_flight=sent, usage=usage or ModelUsage())
+            limit.record_answer(
+                sent_at=sent_at,
+                now=now,
+                in_flight=sent,
+                usage=usage or ModelUsage(),
+                share_left=1.0 if self._allowance is None else self._allowance.share,
+            )
         elif result is RequestResult.REFUSED:
             limit.record_refusal(sent_at=sent_at, now=now, in_flight=sent - 1)
         elif result is RequestResult.TIMED_OUT:
@@ -97,7 +168,9 @@ class ProviderQueue:
         self._numbers = count()
         # The number of each question, by its scope, in the order in which they first asked.
         self._first_asked: dict[str, int] = {}
-        self._models = {name: ModelQueue(limit, clock=clock) for name, limit in (limits or {}).items()}
+        self._models = {
+            name: ModelQueue(limit, clock=clock, on_reset=self._admit_waiting) for name, limit in (limits or {}).items()
+        }
         self._rate_limiter = None if section.per_minute is None else MinuteRateLimiter(section.per_minute, clock=clock)
 
     @property
@@ -106,8 +179,9 @@ class ProviderQueue:
         return self._models
 
     def permitted_requests(self, model: str) -> int:
-        """Return how many requests to a model may be in flight."""
-        return min(self._ceiling, self._model_queue(model).limit.limit)
+        """Return how many requests to a model may be in flight now."""
+        queue = self._model_queue(model)
+        return 0 if queue.hold_s else min(self._ceiling, queue.limit.limit)
 
     @asynccontextmanager
     async def request_slot(
@@ -128,7 +202,9 @@ class ProviderQueue:
 
     def _model_queue(self, model: str) -> ModelQueue:
         if model not in self._models:
-            self._models[model] = ModelQueue(AdaptiveLimit(ceiling=self._ceiling), clock=self._clock)
+            self._models[model] = ModelQueue(
+                AdaptiveLimit(ceiling=self._ceiling), clock=self._clock, on_reset=self._admit_waiting
+            )
         return self._models[model]
 
     def _scope_number(self, scope: str, number: int) -> int:
@@ -153,6 +229,9 @@ class ProviderQueue:
 
     def _release(self, queue: ModelQueue) -> None:
         self._count(queue, -1)
+        self._admit_waiting()
+
+    def _admit_waiting(self) -> None:
         while self._in_flight < self._ceiling:
             waiting = [
                 (first, other)
@@ -166,7 +245,7 @@ class ProviderQueue:
             request.admitted.set_result(None)
 
     def _count(self, queue: ModelQueue, change: int) -> None:
-        queue.in_flight += change
+        queue.count_slot(change)
         self._in_flight += change
 
 

@@ -31,7 +31,8 @@ from bot.core.errors import (
 )
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.net.connections import PROXY_REMEDY, ProxySelector, describe_proxy_status, loggable_proxy
-from bot.net.rate_limit import RateLimiter, RequestSlot, parse_retry_after
+from bot.net.rate_headers import report_response_headers, retry_after_s
+from bot.net.rate_limit import RateLimiter, RequestSlot
 from bot.net.response_body import MAX_QUOTED_BYTES, quote_reply, read_body, read_error_reply
 from bot.net.urls import loggable_url
 
@@ -245,6 +246,8 @@ class RetryingHttpClient:
         response = await session.send(request.method, url, request.all_headers(), request.content, progress)
         try:
             slot.record_response(response.status, response.headers)
+            if request.method == "POST":
+                report_response_headers(response.headers)
             if request.method == "GET" and self._rates.applies_to("GET", url):
                 self._clock_skew.add_response(response.headers.get("date", ""), response.headers.get("age", ""))
             if response.status in _REDIRECTS and request.method == "GET":
@@ -290,7 +293,7 @@ class RetryingHttpClient:
         if status in _NOT_FOUND:
             return NotFoundError(message)
         if status in _TRY_LATER or status >= 500:
-            asked_s = parse_retry_after(response.headers.get("retry-after", ""), now=self._clock.now())
+            asked_s = retry_after_s(response.headers, now=self._clock.now())
             return ServiceUnavailableError(
                 message, retry_after_s=0.0 if asked_s is None and status == _TOO_MANY_REQUESTS else asked_s
             )

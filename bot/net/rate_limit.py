@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from bisect import bisect_right, insort
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from bot.core.errors import ConfigError, ServiceUnavailableError, StoreError
+from bot.net.rate_headers import REFUSAL_STATUSES, TOO_MANY_REQUESTS, requested_wait_s
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -50,16 +49,6 @@ RECORD_EVERY_S = 0.05
 RECORD_AHEAD_S = 0.25
 # Responses are recorded in this many classes of age.
 AGE_CLASSES = 64
-_TOO_MANY_REQUESTS = 429
-_SERVICE_UNAVAILABLE = 503
-_REFUSAL_STATUSES = frozenset({_TOO_MANY_REQUESTS, _SERVICE_UNAVAILABLE})
-_LIMIT_HEADER = re.compile(
-    r"^(?P<family>(?:[a-z0-9]+-)*rate-?limit)-(?P<field>remaining|reset)(?P<unit>(?:-[a-z0-9]+)*)$"
-)
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
-# Numbers above these are moments, in seconds or milliseconds since 1970, not waits.
-_EPOCH_S = 1e9
-_EPOCH_MS = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +180,7 @@ class RateLimiter:
             for limiter in acquired:
                 await limiter.handle_response(
                     status,
-                    self._guessed_pause_s(limiter) if wait_s is None and status == _TOO_MANY_REQUESTS else wait_s,
+                    self._guessed_pause_s(limiter) if wait_s is None and status == TOO_MANY_REQUESTS else wait_s,
                 )
 
     def _guessed_pause_s(self, limiter: _SingleRateLimiter) -> float:
@@ -303,7 +292,7 @@ class _SingleRateLimiter:
     async def handle_response(self, status: int, wait_s: float | None) -> None:
         """Handle a response: a pause applies to all requests under this rate limit, also after a restart."""
         now = self._clock.monotonic()
-        if status not in _REFUSAL_STATUSES:
+        if status not in REFUSAL_STATUSES:
             self.refusals = 0
         elif now >= self._paused_until:  # not one that was in flight when the pause began
             self.refusals += 1
@@ -408,54 +397,3 @@ def _count_by_age(ages: Iterable[float], width_s: float) -> tuple[tuple[float, i
     """Count ages by classes of that width, each under the smallest age of the class."""
     counted = Counter(math.floor(age / width_s) for age in ages)
     return tuple((number * width_s, count) for number, count in sorted(counted.items()))
-
-
-def requested_wait_s(status: int, headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return the pause in seconds that a response asks for by any of the usual headers; None if it asks for none.
-
-    Retry-After counts in a refusal (429, 503). Of headers such as X-RateLimit-Remaining and X-RateLimit-Reset, with any
-    prefix and suffix, the reset counts where nothing remains. ``headers`` have names in lower case.
-    """
-    waits = [parse_retry_after(headers.get("retry-after", ""), now=now)] if status in _REFUSAL_STATUSES else []
-    limits: dict[tuple[str, str], dict[str, str]] = {}
-    for name, value in headers.items():
-        if found := _LIMIT_HEADER.match(name):
-            limits.setdefault((found["family"], found["unit"]), {})[found["field"]] = value.strip()
-    waits += [
-        _parse_reset_s(limit.get("reset", ""), now) for limit in limits.values() if _is_used_up(limit.get("remaining"))
-    ]
-    known = [wait for wait in waits if wait is not None]
-    return max(known) if known else None
-
-
-def parse_retry_after(text: str, *, now: datetime) -> float | None:
-    """Read the header Retry-After: seconds, or a date as in RFC 9110, section 10.2.3; None for anything else."""
-    text = text.strip()
-    if text.isascii() and text.replace(".", "", 1).isdigit():
-        return float(text)
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
-    except (TypeError, ValueError, OverflowError):  # not a date, or one without a zone
-        return None
-
-
-def _is_used_up(text: str | None) -> bool:
-    try:
-        return text is not None and float(text) <= 0.0
-    except ValueError:
-        return False
-
-
-def _parse_reset_s(text: str, now: datetime) -> float | None:
-    """Read seconds to wait, a moment since 1970, a duration such as 1m30s, or a date, as seconds from now."""
-    if (seconds := parse_retry_after(text, now=now)) is not None and math.isfinite(seconds):
-        since = now.timestamp() * (1000.0 if seconds >= _EPOCH_MS else 1.0)
-        return max(0.0, seconds - since) / (1000.0 if seconds >= _EPOCH_MS else 1.0) if seconds >= _EPOCH_S else seconds
-    if text and (found := _DURATION.fullmatch(text)):
-        hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
-        return hours * 3600.0 + minutes * 60.0 + seconds + milliseconds / 1000.0
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())

@@ -14,13 +14,13 @@ from urllib.parse import unquote, urlsplit
 from bot.core.errors import AuthenticationError, ConfigError, ServiceUnavailableError
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.net.connections import PROXY_REMEDY, ProxySelector, create_tls_context
-from bot.net.rate_limit import parse_retry_after
+from bot.net.rate_headers import parse_retry_after
 from bot.net.urls import is_loopback_host, loggable_url
 from bot.net.web.addresses import require_no_metadata_service
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from websockets.asyncio.client import ClientConnection
     from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -57,20 +57,22 @@ class WebSocketConnector:
         self._tls: ssl.SSLContext | None = None
 
     @asynccontextmanager
-    async def connect(self, url: str, *, max_bytes: int) -> AsyncIterator[WebSocketConnection]:
+    async def connect(
+        self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[WebSocketConnection]:
         """Connect, and close at the end.
 
         Raises AuthenticationError for 401 and 403; ServiceUnavailableError for any other failure to connect, with the
         wait that the service asked for; ConfigError for an invalid address, for plain text to another machine, and for
         a proxy that cannot be used.
         """
-        connection = await self._open_connection(url, max_bytes)
+        connection = await self._open_connection(url, max_bytes, headers or {})
         try:
             yield _OpenWebSocket(connection, loggable_url(url))
         finally:
             await connection.close()
 
-    async def _open_connection(self, url: str, max_bytes: int) -> ClientConnection:
+    async def _open_connection(self, url: str, max_bytes: int, headers: Mapping[str, str]) -> ClientConnection:
         from websockets.exceptions import (  # noqa: PLC0415 - a tenth of a second, and only feeds need it
             InvalidHandshake,
             InvalidProxy,
@@ -84,7 +86,7 @@ class WebSocketConnector:
         logger.setLevel(logging.WARNING)
         async with self._rates.acquire("GET", url, patience_s=MAX_PAUSE_S) as slot:
             try:
-                connection = await self._connect(url, max_bytes, logger)
+                connection = await self._connect(url, max_bytes=max_bytes, headers=headers, logger=logger)
             except InvalidStatus as error:
                 slot.record_response(error.response.status_code, dict(error.response.headers.raw_items()))
                 raise self._error_for_status(error, url) from None
@@ -99,7 +101,9 @@ class WebSocketConnector:
             slot.record_response(101, {})
         return connection
 
-    async def _connect(self, url: str, max_bytes: int, logger: logging.Logger) -> ClientConnection:
+    async def _connect(
+        self, url: str, *, max_bytes: int, headers: Mapping[str, str], logger: logging.Logger
+    ) -> ClientConnection:
         """Connect as the library does, without its redirects and never to a cloud's metadata service."""
         from websockets.asyncio.client import connect  # noqa: PLC0415 - as above
 
@@ -126,6 +130,7 @@ class WebSocketConnector:
             compression=None,
             proxy=proxy and _with_plain_login(proxy),
             user_agent_header="foxcast",
+            additional_headers=headers,
             open_timeout=OPEN_TIMEOUT_S,
             close_timeout=CLOSE_TIMEOUT_S,
             ping_interval=PING_EVERY_S,

@@ -330,12 +330,13 @@ class WriterThread:
             self._room.release()
 
     def _put(self, write: _PendingWrite[Any]) -> None:
-        self.asked += 1
         if not self._gathered:
             asyncio.get_running_loop().call_soon(self._pass_on)
         self._gathered.append(write)
 
     def _pass_on(self) -> None:
+        # Counted only now: until then the loop has this call to make, and must not wait for the thread.
+        self.asked += len(self._gathered)
         for write in self._gathered:
             self._queue.put(write)
         self._gathered.clear()

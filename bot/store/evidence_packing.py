@@ -3,7 +3,6 @@
 Compression and digests run outside the event loop and outside the writer thread; each write is of one forecast.
 """
 
-import asyncio
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from bot.core.concurrency import gather_all
 from bot.core.errors import StoreError
 from bot.core.ids import sha256_hex
 from bot.core.learning import LESSON_ACTION
@@ -35,6 +35,8 @@ from bot.store.serialization import format_timestamp
 
 # A bundle is decompressed as a whole, so it must not be too large.
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024
+# So many writes share a commit, which takes as long as all of their statements.
+WRITES_PER_COMMIT = 8
 _FINISHED = """
 select distinct scope from bundle where codec = 'zlib' and scope > :after
   and exists (select 1 from forecast f where f.id = bundle.scope and f.state <> 'running')
@@ -55,17 +57,22 @@ async def pack_finished_forecasts(writer: TransactionRunner, readers: Transactio
     """
     wanted = {"after": NO_SCOPE, "limit": limit}
     scopes = await readers.run(lambda database: [name for (name,) in database.execute(_FINISHED, wanted).fetchall()])
-    for scope in scopes:
-        await _pack_scope(writer, readers, scope)
+    for first in range(0, len(scopes), WRITES_PER_COMMIT):
+        bundles = []
+        for scope in scopes[first : first + WRITES_PER_COMMIT]:
+            bundles += await readers.run(partial(_pack_scope, scope=scope))
+        await gather_all(writer.run(_bundle_writer(*bundle)) for bundle in bundles)
     return len(scopes)
 
 
-async def _pack_scope(writer: TransactionRunner, readers: TransactionRunner, scope: str) -> None:
-    rows = await readers.run(lambda database: database.execute(_ALONE, [scope]).fetchall())
-    for group in await asyncio.to_thread(lambda: list(_unpacked_groups(rows))):
-        packed, places = await asyncio.to_thread(pack_bundle, [content for _, _, content in group])
+def _pack_scope(database: Database, scope: str) -> list[tuple[str, bytes, list[tuple[int, str, int]]]]:
+    """Return the bundles of a forecast, each with where its documents are in it and in which bundle they were."""
+    bundles = []
+    for group in _unpacked_groups(database.execute(_ALONE, [scope]).fetchall()):
+        packed, places = pack_bundle([content for _, _, content in group])
         moves = [(place, digest, old) for place, (old, digest, _) in zip(places, group, strict=True)]
-        await writer.run(_bundle_writer(scope, packed, moves))
+        bundles.append((scope, packed, moves))
+    return bundles
 
 
 def _unpacked_groups(rows: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, str, bytes]]]:

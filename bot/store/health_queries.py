@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from sqlite_utils import Database
 
 from bot.core.forecasts import Trial, TrialEnd
+from bot.core.outcomes import VoidOutcome
 from bot.core.permissions import SubmissionApproval
+from bot.core.questions import QuestionRef
 from bot.store import permissions
 from bot.store.alerts import ChannelStatus, read_channel_statuses
 from bot.store.cap_usage import read_account_losses
@@ -23,13 +25,23 @@ from bot.store.event_log import (
 from bot.store.model_calls import ModelDemotion
 from bot.store.permissions import SubmissionHalt
 from bot.store.schedule import MISSED_WINDOW_EVENT
-from bot.store.serialization import TRIAL, format_timestamp, parse_timestamp
+from bot.store.schema_views import IS_WITHDRAWN
+from bot.store.serialization import OUTCOME, TRIAL, format_timestamp, parse_timestamp
 
 # The newest trials of a forecaster that are looked at, and how old they may be.
 TRIALS_READ, TRIAL_PERIOD = 10, timedelta(days=1)
 EVENT_PERIOD = timedelta(days=1)
 _MAX_EVENTS_READ, _MAX_APPROVALS_READ = 200, 100
 _MAX_TRIALS_READ = 300
+# Outcomes are looked at from the newest on, since they are many and have no index by time.
+_MAX_OUTCOMES_READ, _MAX_ANNULLED_READ = 5_000, 100
+_ANNULLED = f"""
+select r.ref, min(r.seen_at), min(r.body) from current_resolution r
+where r.id > (select coalesce(max(id), 0) from resolution) - {_MAX_OUTCOMES_READ}
+  and r.seen_at >= ? and r.kind = 'void' and not {IS_WITHDRAWN}
+  and exists (select 1 from intent i join fill f on f.intent = i.id where i.ref = r.ref)
+group by r.ref order by 2, 1 limit {_MAX_ANNULLED_READ}
+"""  # noqa: S608 - made of constants
 _LAST_SUCCESS = "select id, ended_at from job_run where job = ? and outcome = 'ok' order by id desc limit 1"
 _FAILURES_SINCE = "select min(started_at), count(*) from job_run where job = ? and id > ?"
 _NEWEST_TRIALS = """
@@ -79,6 +91,15 @@ class ClosedVenue:
     closed_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnulledQuestion:
+    """A question that was traded and has no outcome that can be scored, since when that is known, and why."""
+
+    ref: QuestionRef
+    seen_at: datetime
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class VenueAccount:
     """The name of an account, and whether it is on paper."""
@@ -123,6 +144,7 @@ class LedgerFacts:
     losses: Sequence[AccountLoss] = ()
     approvals: Sequence[SubmissionApproval] = ()
     closed_venues: Sequence[ClosedVenue] = ()
+    annulled: Sequence[AnnulledQuestion] = ()
     channels: Mapping[str, ChannelStatus] = field(default_factory=dict)
 
 
@@ -140,6 +162,7 @@ def read_ledger_facts(database: Database, accounts: Mapping[str, VenueAccount], 
         losses=_account_losses(database, accounts, now),
         approvals=permissions.list_approvals(database, everything=False, limit=_MAX_APPROVALS_READ),
         closed_venues=find_closed_venues(database, accounts, now),
+        annulled=find_annulled_questions(database, now - EVENT_PERIOD),
         channels=read_channel_statuses(database),
     )
 
@@ -204,6 +227,16 @@ def _failed_trials(trials: Sequence[tuple[datetime, TrialEnd, str]]) -> Iterable
 def count_in_doubt(database: Database) -> dict[str, int]:
     """Return how many submissions are in doubt at each venue that has some."""
     return dict(database.execute(_IN_DOUBT).fetchall())
+
+
+def find_annulled_questions(database: Database, since: datetime) -> list[AnnulledQuestion]:
+    """Return the questions with filled orders that were annulled since then; withdrawn outcomes come again."""
+    found = []
+    for ref, seen_at, body in database.execute(_ANNULLED, [format_timestamp(since)]):
+        outcome = OUTCOME.decode(body)
+        reason = outcome.reason if isinstance(outcome, VoidOutcome) else ""
+        found.append(AnnulledQuestion(ref=QuestionRef.parse(ref), seen_at=parse_timestamp(seen_at), reason=reason))
+    return found
 
 
 def find_closed_venues(database: Database, venues: Iterable[str], now: datetime) -> list[ClosedVenue]:

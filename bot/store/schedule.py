@@ -71,6 +71,12 @@ _CLAIMABLE = tuple(
     }
     for window in _WINDOWS
 )
+# Those of some pairs of a question and a forecaster, found by the primary key.
+_CLAIMABLE_AMONG = f"""
+select s.ref, s.forecaster from json_each(:among) pair cross join schedule s
+  on s.ref = json_extract(pair.value, '$[0]') and s.forecaster = json_extract(pair.value, '$[1]')
+where {_IS_CLAIMABLE} order by s.due_at limit :limit
+"""  # noqa: S608 - constants
 _TAKE_LEASE = """
 update schedule set owner = :owner, leased_until = :until, attempt = attempt + 1
 where ref = :ref and forecaster = :forecaster
@@ -271,7 +277,7 @@ class ScheduledForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LeaseRequest:
-    """The values of a claim; ``skipped`` and ``members`` are JSON."""
+    """The values of a claim; ``skipped``, ``members`` and ``among`` are JSON."""
 
     now: str
     owner: str
@@ -280,6 +286,7 @@ class _LeaseRequest:
     skipped: str
     members: str
     at_work: bool
+    among: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,12 +311,14 @@ class ScheduleStore:
         skipped: Collection[str] = (),
         members: Collection[tuple[str, str]] = (),
         at_work: bool = False,
+        among: Collection[tuple[QuestionRef, str]] | None = None,
     ) -> list[ForecastLease]:
         """Lease up to ``limit`` due and unlocked entries: open windows first, soonest close first.
 
         ``skipped`` names forecasters to pass over. ``members`` holds pairs of a forecaster and one that it builds on:
         it waits while that one is due, or at work, on the same question, unless that one is locked or skipped.
         ``at_work``: the owner still works on what it leased, so none of that expires, whatever the clock says.
+        ``among``: only these questions of these forecasters.
         """
         request = _LeaseRequest(
             now=format_timestamp(now),
@@ -319,6 +328,7 @@ class ScheduleStore:
             skipped=to_json_list(skipped),
             members=json.dumps([*map(list, members)]),
             at_work=at_work,
+            among=None if among is None else json.dumps([(str(ref), forecaster) for ref, forecaster in among]),
         )
         return await self.writer.run(lambda database: _lease_due(database, request))
 
@@ -454,19 +464,24 @@ def _plan_entries(database: Database, rows: Sequence[Mapping[str, Any]]) -> int:
 
 def _lease_due(database: Database, request: _LeaseRequest) -> list[ForecastLease]:
     database.execute(_RETURN_EXPIRED, {"now": request.now, "owner": request.owner, "at_work": request.at_work})
-    (due,) = database.execute(_COUNT_DUE, {"now": request.now, "crowded": _CROWDED_AT}).fetchone()
-    index = _BY_CLOSE if due == _CROWDED_AT else _BY_DUE
     claims: list[ForecastLease] = []
-    for window in _CLAIMABLE:
+    for query in (_CLAIMABLE_AMONG,) if request.among is not None else _claim_queries(database, request.now):
         values = {
             "now": request.now,
             "limit": request.limit - len(claims),
             "skipped": request.skipped,
             "members": request.members,
+            "among": request.among,
         }
-        rows = database.execute(window[index], values).fetchall()
+        rows = database.execute(query, values).fetchall()
         claims += [_take_lease(database, ref, forecaster, request) for ref, forecaster in rows]
     return claims
+
+
+def _claim_queries(database: Database, now: str) -> Sequence[str]:
+    (due,) = database.execute(_COUNT_DUE, {"now": now, "crowded": _CROWDED_AT}).fetchone()
+    index = _BY_CLOSE if due == _CROWDED_AT else _BY_DUE
+    return [window[index] for window in _CLAIMABLE]
 
 
 def _take_lease(database: Database, ref: str, forecaster: str, request: _LeaseRequest) -> ForecastLease:

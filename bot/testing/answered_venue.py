@@ -129,6 +129,7 @@ class AnsweredVenue:
                 now=clock.now,
                 lose_request=lambda: lose(LostPart.REQUEST),
                 lose_reply=lambda: lose(LostPart.REPLY),
+                replace_reply=None if self.part == "paper" else lambda: lose(LostPart.REPLY_OF_VENUE),
                 edit_questions=lambda: self.edit_questions(service),
                 trades=self.trades,
                 secrets=_secret_values(self.settings),

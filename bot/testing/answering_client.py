@@ -56,6 +56,8 @@ class AnsweringClient:
         response = self._respond(request.method, request.url, request.headers, request.body or b"")
         if lost is LostPart.REPLY:
             raise ServiceUnavailableError(message)
+        if lost is LostPart.REPLY_OF_VENUE:
+            return HttpResponse(status=502, body=b"<html>bad gateway</html>")
         _require_size(request.url, response.body, max_bytes)
         headers = {name.lower(): value for name, value in response.headers.items()}
         return HttpResponse(status=response.status, headers=headers, body=response.body)

@@ -25,10 +25,12 @@ class CommandContract:
         return done.output
 
     def test_it_is_built_for_this_version(self) -> None:
-        assert self.spec.api_version == API_VERSION
+        found = self.spec.api_version
+        assert found == API_VERSION, f"the plugin is for version {found} of the API, and this is {API_VERSION}"
 
     def test_help_says_what_it_does(self) -> None:
-        assert " ".join(self.spec.summary.split()) in " ".join(self.run("--help").split())
+        shown = " ".join(self.run("--help").split())
+        assert " ".join(self.spec.summary.split()) in shown, f"--help does not show CommandSpec.summary: {shown}"
 
     def test_every_parameter_is_annotated_and_explained(self) -> None:
         for name, parameter in inspect.signature(self.spec.run).parameters.items():

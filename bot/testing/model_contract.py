@@ -117,7 +117,10 @@ REPLY_CASES = {
         ModelCompletion(text="x", usage=ModelUsage(calls=1, tokens_in=1000, tokens_cached=900, tokens_out=7)),
     ),
     "an escaped emoji": (
-        ScriptedReply(raw=rb'{"choices": [{"message": {"content": "\u00e9 \ud83e\udd8a"}, "finish_reason": "stop"}]}'),
+        ScriptedReply(
+            raw=rb'{"choices": [{"message": {"role": "assistant", "content": "\u00e9 \ud83e\udd8a"},'
+            rb' "finish_reason": "stop"}]}'
+        ),
         ModelCompletion(text="é 🦊", usage=ModelUsage(calls=1, tokens_in=4, tokens_out=1)),
     ),
 }

@@ -7,10 +7,9 @@ Each failure says what an author probably did wrong, and where to look.
 import asyncio
 import contextlib
 import json
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,20 +17,26 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bot.core.errors import FoxcastError
+from bot.core.errors import FoxcastError, ServiceUnavailableError
 from bot.core.interfaces import HttpClient
 from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
-from bot.core.predictions import BinaryPrediction, ChoicePrediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
+from bot.testing.expected_values import (
+    ExpectedPrice,
+    explain_time,
+    require_detail,
+    require_plausible,
+    require_prices,
+)
 from bot.testing.http import FakeHttpClient
 
-ExpectedQuestion = tuple[float | None, datetime | None, str]
+ExpectedQuestion = tuple[ExpectedPrice, datetime | None, str]
 # A reader that makes more requests than this on a venue of a few questions does not stop by itself.
 MAX_REQUESTS = 1000
-PRICE_TOLERANCE = 1e-6
+CLOCK_TOLERANCE = timedelta(minutes=1)
 BAD_RECORD: Mapping[str, Json] = {"id": "planted-by-the-kit", "note": "this record has no other field"}
 
 
@@ -40,11 +45,13 @@ class QuestionListContract:
 
     ``pages`` is the web by address, ``outcome_pages`` the same once the questions of ``outcomes`` are resolved (or
     override the fixtures ``context`` and ``outcome_context``). ``expected`` is by key the price (probability of the
-    crowd; of a choice that of its first option; None for none), ``closes_at``, and the kind ("binary", "choice" or
+    crowd; of a choice those of all options by name; None for none), ``closes_at``, and the kind ("binary", "choice" or
     "curve") of **every** question that must be listed: give at least two pages, and set ``has_pages`` to False only
-    where a venue has none. ``outcomes`` is by key what is expected of those that are resolved. ``events`` is by key the
-    event, the group whose cap an order counts for. ``cursor_field`` is the field of a page, if any, that names
-    the next one. The event loop is never held for more than ``max_pause_s``.
+    where a venue has none. ``outcomes`` is by key what is expected of those that are resolved, ``resolved_at`` since
+    when it is known. ``events`` is by key the event, the group whose cap an order counts for. ``details`` are by key
+    further values: those of any field of Question, and of ``expected_values.QUESTION_DETAILS``; a curve needs its
+    "range". ``cursor_field`` is the field of a page, if any, that names the next one. The event loop is never held for
+    more than ``max_pause_s``.
     """
 
     spec: ClassVar[VenueSpec[Any]]
@@ -54,7 +61,9 @@ class QuestionListContract:
     ignored_parameter: ClassVar[str] = ""
     expected: ClassVar[Mapping[str, ExpectedQuestion]]
     outcomes: ClassVar[Mapping[str, Outcome]] = {}
+    resolved_at: ClassVar[Mapping[str, datetime]] = {}
     events: ClassVar[Mapping[str, str]] = {}
+    details: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     has_pages: ClassVar[bool] = True
     cursor_field: ClassVar[str] = ""
     max_pause_s: ClassVar[float] = 0.5
@@ -80,11 +89,15 @@ class QuestionListContract:
         )
         twice = sorted({key for key in keys if keys.count(key) > 1})
         assert not twice, f"listed more than once: {twice}. Use a key that is unique at the venue, and skip repetitions"
+        assert not keys or not set(keys).isdisjoint(self.expected), (
+            f"no key is one of `expected`: {sorted(keys)} are listed. The key in QuestionRef(venue, key) is the "
+            "venue's own id of the question, which never changes, and by which its outcome is asked for"
+        )
         missing = sorted(set(self.expected) - set(keys))
         assert not missing, (
             f"not listed: {missing}. Does the reader ask for the pages after the first, with the cursor of the last "
-            "one? Does no filter drop them, and are they not left out as unreadable (a time without a zone, a price "
-            "outside [0, 1])?"
+            "one? Does no filter drop them, and are they not left out as unreadable (a time without a zone or in "
+            "milliseconds, a price or spread outside [0, 1])?"
         )
         more = sorted(set(keys) - set(self.expected))
         assert not more, (
@@ -101,19 +114,76 @@ class QuestionListContract:
             "put a second page into `pages`, or set has_pages = False"
         )
 
+    async def test_no_page_is_read_twice(self, context: PluginContext) -> None:
+        client = _CountingClient(context.http)
+        await self._list_questions(replace(context, http=client))
+        twice = sorted({url for url in client.urls if client.urls.count(url) > 1})
+        assert not twice, (
+            f"read more than once for one list: {twice}. Take the cursor of the page that was just read, and stop "
+            "where there is none"
+        )
+
+    async def test_a_record_on_two_pages_is_listed_once(self, context: PluginContext) -> None:
+        questions = await self._list_questions(replace(context, http=_RepeatingClient(context.http)))
+        keys = [question.ref.key for question in questions]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        assert not twice, (
+            f"listed more than once: {twice}. A record moves to the next page when another one is added while pages "
+            "are read: remember the keys that were listed"
+        )
+
+    async def test_a_second_listing_shows_the_same(
+        self, context: PluginContext, outcome_context: PluginContext
+    ) -> None:
+        async with self.spec.reader(self.settings, context) as venue:
+            first, second = [[question.ref async for question in venue.questions()] for _ in range(2)]
+        lost = sorted(ref.key for ref in set(first) - set(second))
+        assert not lost, f"listed the first time, but not the second: {lost}. What was seen belongs to one listing"
+        async with self.spec.reader(self.settings, outcome_context) as venue:
+            once, again = [[found.ref async for found in venue.resolutions(first)] for _ in range(2)]
+        lost = sorted(ref.key for ref in set(once) - set(again))
+        assert not lost, f"the outcome of {lost} is read only the first time that it is asked for"
+
     async def test_prices_are_those_of_the_page(self, context: PluginContext) -> None:
         for question in await self._list_questions(context):
-            wanted, found = self.expected.get(question.ref.key, (None,))[0], _price_of(question)
             if question.ref.key in self.expected:
-                assert _prices_agree(wanted, found), _explain_price(question.ref.key, wanted, found)
+                require_prices(question, self.expected[question.ref.key][0])
 
     async def test_closing_times_are_those_of_the_page(self, context: PluginContext) -> None:
         for question in await self._list_questions(context):
-            wanted = self.expected.get(question.ref.key, (None, question.closes_at, ""))[1]
-            assert wanted == question.closes_at, (
-                f"{question.ref}: closes_at is {question.closes_at}, expected {wanted}. Which field of the record says "
-                "when trading ends? It is often not the one of the resolution; mind its unit and zone"
+            wanted, found = self.expected.get(question.ref.key, (None, question.closes_at, ""))[1], question.closes_at
+            assert wanted == found, (
+                f"{question.ref}: closes_at is {found}, expected {wanted}{explain_time(found, wanted)}. Which field "
+                "of the record says when trading ends? It is often not that of the resolution; mind its unit and zone"
             )
+
+    async def test_times_are_plausible(self, context: PluginContext, outcome_context: PluginContext) -> None:
+        now, questions = context.clock.now(), await self._list_questions(context)
+        for question in questions:
+            assert question.closes_at is None or question.closes_at > now, (
+                f"{question.ref} is listed, though trading ended at {question.closes_at}: leave out what is over, "
+                "whatever its status says"
+            )
+            times = {"opens_at": question.opens_at, "as_of": question.as_of}
+            times |= {f"target {target.key!r}: resolves_at": target.resolves_at for target in question.targets}
+            if question.crowd is not None:
+                times["crowd.at"] = question.crowd.at
+                assert question.crowd.at <= now + CLOCK_TOLERANCE, (
+                    f"{question.ref}: crowd.at is {question.crowd.at}, but it is {now}: it is when the price was read "
+                    "(context.clock.now()) or last changed, not when the question ends"
+                )
+            require_plausible(question.ref, times)
+        async with self.spec.reader(self.settings, outcome_context) as venue:
+            async for found in venue.resolutions([question.ref for question in questions]):
+                require_plausible(found.ref, {"resolved_at": found.resolved_at})
+
+    async def test_details_are_those_of_the_page(self, context: PluginContext) -> None:
+        curves = {key for key, (_, _, kind) in self.expected.items() if kind == "curve"}
+        missing = sorted(key for key in curves if "range" not in self.details.get(key, {}))
+        assert not missing, f'give the range of {missing} in `details`, such as {{"range": (0.0, 100.0)}}'
+        for question in await self._list_questions(context):
+            for name, wanted in self.details.get(question.ref.key, {}).items():
+                require_detail(question, name, wanted)
 
     async def test_kinds_are_those_of_the_page(self, context: PluginContext) -> None:
         for question in await self._list_questions(context):
@@ -134,12 +204,21 @@ class QuestionListContract:
         asked = {question.ref: question for question in await self._list_questions(context)}
         async with self.spec.reader(self.settings, outcome_context) as venue:
             found = [one async for one in venue.resolutions(tuple(asked))]
+        names = [(one.ref.key, one.target) for one in found]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        assert not twice, f"two outcomes are read of one target: {twice}. Each target has one outcome, read once"
         early = sorted({one.ref.key for one in found} - set(self.outcomes))
         assert not early, f"has an outcome, but is not in `outcomes`: {early}. Is an open question taken for resolved?"
         missing = sorted(set(self.outcomes) - {one.ref.key for one in found})
         assert not missing, f"no outcome is read of {missing}: does resolutions() ask for all that are pending?"
         for one in found:
             assert one.outcome == self.outcomes[one.ref.key], _explain_outcome(one, self.outcomes[one.ref.key])
+            known_at = self.resolved_at.get(one.ref.key, one.resolved_at)
+            assert one.resolved_at == known_at, (
+                f"{one.ref}: resolved_at is {one.resolved_at}, expected {known_at}"
+                f"{explain_time(one.resolved_at, known_at)}. Which field says since when the outcome is known? "
+                "Scores and lessons count from then"
+            )
 
     async def test_a_question_that_is_gone_costs_no_other_outcome(
         self, context: PluginContext, outcome_context: PluginContext
@@ -156,6 +235,22 @@ class QuestionListContract:
                 )
         lost = sorted(set(self.outcomes) - found)
         assert not lost, f"one question that the venue does not have any more cost also the outcomes of {lost}"
+
+    async def test_an_outage_is_not_taken_for_open_questions(
+        self, context: PluginContext, outcome_context: PluginContext
+    ) -> None:
+        asked = [question.ref for question in await self._list_questions(context)]
+        error = ServiceUnavailableError("the kit: the venue cannot be reached")
+        async with self.spec.reader(self.settings, replace(outcome_context, http=_FailingClient(error))) as venue:
+            try:
+                found = [one.ref.key async for one in venue.resolutions(asked)]
+            except ServiceUnavailableError:
+                return
+        pytest.fail(
+            f"context.http raised ServiceUnavailableError, and resolutions() swallowed it (it yields {found}): let it "
+            "pass, else an outage looks as if nothing were resolved. Only NotFoundError and MalformedDataError are "
+            "about one question"
+        )
 
     async def test_a_record_that_cannot_be_read_costs_that_record_only(self, context: PluginContext) -> None:
         poisoned = replace(context, http=_PoisoningClient(context.http))
@@ -197,35 +292,6 @@ class QuestionListContract:
                 )
 
 
-def _price_of(question: Question) -> float | None:
-    match question.crowd.prediction if question.crowd else None:
-        case BinaryPrediction(probability=price):
-            return price
-        case ChoicePrediction(probabilities=prices):
-            option = getattr(question.shape, "options", ("",))[0]
-            return prices.get(option)
-    return None
-
-
-def _prices_agree(wanted: float | None, found: float | None) -> bool:
-    if wanted is None or found is None:
-        return wanted is found
-    return math.isclose(wanted, found, abs_tol=PRICE_TOLERANCE)
-
-
-def _explain_price(key: str, wanted: float | None, found: float | None) -> str:
-    text = f"{key}: the crowd's price is {found}, expected {wanted}"
-    if wanted is None or found is None:
-        return f"{text}. Is its price read, and only where there is one?"
-    causes = {
-        1.0 - wanted: "that is the price of the other side (NO): look at which side the field is of",
-        wanted / 100: "it was divided by 100 twice, or is no percent: look at the unit of the field",
-        wanted * 100: "it is a percent: divide by 100",
-    }
-    known = [cause for price, cause in causes.items() if math.isclose(price, found, abs_tol=PRICE_TOLERANCE)]
-    return f"{text}: {known[0]}" if known else f"{text}. Look at which field, which side and which option is read"
-
-
 def _explain_outcome(found: Resolution, wanted: Outcome) -> str:
     text = f"{found.ref}: the outcome is {found.outcome}, expected {wanted}"
     if isinstance(wanted, VoidOutcome):
@@ -241,8 +307,10 @@ class _CountingClient:
     def __init__(self, inner: HttpClient) -> None:
         self.inner = inner
         self.count = 0
+        self.urls: list[str] = []
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        self.urls.append(url)
         return await self._answer(url, lambda: self.inner.get(url, max_bytes=max_bytes, headers=headers))
 
     async def post(
@@ -273,6 +341,17 @@ class _CountingClient:
         return body
 
 
+class _FailingClient(_CountingClient):
+    """Raises an error for every request."""
+
+    def __init__(self, error: FoxcastError) -> None:
+        super().__init__(FakeHttpClient({}))
+        self._error = error
+
+    async def _answer(self, url: str, ask: Callable[[], Awaitable[bytes]]) -> bytes:
+        raise self._error
+
+
 class _PoisoningClient(_CountingClient):
     """Puts a record that cannot be read in front of the longest list of every page that is JSON."""
 
@@ -282,6 +361,25 @@ class _PoisoningClient(_CountingClient):
         if not found or not isinstance(found[0], dict):
             return body
         found.insert(0, dict(BAD_RECORD))
+        return json.dumps(page).encode()
+
+
+class _RepeatingClient(_CountingClient):
+    """Puts the last record of every page in front of the next page of the same path."""
+
+    def __init__(self, inner: HttpClient) -> None:
+        super().__init__(inner)
+        self._last_records: dict[str, Any] = {}
+
+    def change(self, url: str, body: bytes) -> bytes:
+        page, path = _parse_json(body), urlsplit(url).path
+        records = page if isinstance(page, list) else _longest_list(page)
+        if not records or not isinstance(records[-1], dict):
+            return body
+        last, self._last_records[path] = self._last_records.get(path), records[-1]
+        if last is None:
+            return body
+        records.insert(0, last)
         return json.dumps(page).encode()
 
 

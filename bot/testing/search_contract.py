@@ -70,28 +70,36 @@ class SearchEngineContract(PluginSpecContract):
 
     async def test_a_documented_reply_is_read(self, context: PluginContext) -> None:
         hits = await self._search(context)
-        assert len(hits) > 1
-        assert len({hit.url for hit in hits}) == len(hits)
+        assert len(hits) > 1, f"`reply` gives {len(hits)} hits: the kit needs two or more"
+        assert len({hit.url for hit in hits}) == len(hits), f"an address comes twice: {[hit.url for hit in hits]}"
         for hit in hits:
-            assert urlsplit(hit.url).scheme in {"http", "https"}, hit.url
-            assert urlsplit(hit.url).hostname, hit.url
-            assert hit.title, hit.url
-            assert len(hit.snippet) <= SNIPPET_CHARS, hit.url
-            assert len(hit.text) <= TEXT_CHARS, hit.url
-            assert hit.published_at is None or hit.published_at.utcoffset() == timedelta(0), hit.url
-            assert not [char for char in f"{hit.url}{hit.title}{hit.snippet}{hit.text}" if _is_control(char)], hit.url
+            address = urlsplit(hit.url)
+            is_web = address.scheme in {"http", "https"} and address.hostname
+            assert is_web, f"the hit {hit.url!r} is no address of the web: leave it out"
+            assert hit.title, f"{hit.url} has no title"
+            assert len(hit.snippet) <= SNIPPET_CHARS, f"{hit.url}: the snippet has more than {SNIPPET_CHARS} characters"
+            assert len(hit.text) <= TEXT_CHARS, f"{hit.url}: the text has more than {TEXT_CHARS} characters"
+            assert hit.published_at is None or hit.published_at.utcoffset() == timedelta(0), (
+                f"{hit.url}: published_at is {hit.published_at}: give it in UTC"
+            )
+            odd = [char for char in f"{hit.url}{hit.title}{hit.snippet}{hit.text}" if _is_control(char)]
+            assert not odd, f"{hit.url}: its texts have the control characters {odd}: remove them"
 
     async def test_a_reply_without_hits_is_none(self, context: PluginContext) -> None:
-        assert list(await self._search(self._answering(context, self.empty))) == []
+        hits = list(await self._search(self._answering(context, self.empty)))
+        assert hits == [], f"`empty` is a reply without hits, but {len(hits)} are read from it"
 
     async def test_the_query_is_sent_as_it_is(self, context: PluginContext) -> None:
         await self._search(context)
         for asked in _recorded_requests(context):
-            assert QUERY in unquote_plus(asked.url) or QUERY in _all_texts(asked.body)
+            assert QUERY in unquote_plus(asked.url) or QUERY in _all_texts(asked.body), (
+                f"the query {QUERY!r} is not sent as it is: {asked.url}; encode it, and add nothing"
+            )
 
     async def test_no_more_hits_come_than_were_asked_for(self, context: PluginContext) -> None:
         hits = await self._search(context)
-        assert list(await self._search(context, limit=1)) == list(hits[:1])
+        limited = list(await self._search(context, limit=1))
+        assert limited == list(hits[:1]), f"limit=1 gives {len(limited)} hits, expected the first: cut what comes"
 
     async def test_hits_from_the_moment_on_are_dropped(self, context: PluginContext) -> None:
         if not self.spec.bounds_dates:
@@ -100,29 +108,38 @@ class SearchEngineContract(PluginSpecContract):
         for moment in dates:
             kept = await self._search(context, before=moment)
             found = [hit.published_at for hit in kept if hit.published_at is not None]
-            assert found == [date for date in dates if date < moment]
+            wanted = [date for date in dates if date < moment]
+            assert found == wanted, (
+                f"before {moment} there are hits of {[str(date) for date in found]}, expected "
+                f"{[str(date) for date in wanted]}: drop what the engine sends in spite of the bound, and nothing else"
+            )
 
     async def test_the_bound_of_dates_is_exact(self, context: PluginContext) -> None:
         if not self.spec.bounds_dates:
             pytest.skip("this engine refuses a moment")
-        assert self.expected_date_bounds
+        assert self.expected_date_bounds, "give `expected_date_bounds`: what is sent for a moment"
         for moment, expected in self.expected_date_bounds.items():
             for zone in (UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-11, minutes=-30))):
                 await self._search(context, before=moment.astimezone(zone))
-                assert self.date_bound_of(_recorded_requests(context)[-1]) == expected, (moment, zone)
+                found = self.date_bound_of(_recorded_requests(context)[-1])
+                assert found == expected, (
+                    f"for {moment} in the zone {zone} the bound {found!r} is sent, expected {expected!r}: convert to "
+                    "UTC first; a bound that is too late shows the future"
+                )
 
     async def test_without_a_moment_no_bound_is_sent(self, context: PluginContext) -> None:
         if not self.spec.bounds_dates:
             pytest.skip("this engine refuses a moment")
         await self._search(context)
-        assert self.date_bound_of(_recorded_requests(context)[-1]) is None
+        found = self.date_bound_of(_recorded_requests(context)[-1])
+        assert found is None, f"without a moment the bound {found!r} is sent"
 
     async def test_an_engine_that_cannot_bound_dates_refuses_a_moment(self, context: PluginContext) -> None:
         if self.spec.bounds_dates:
             pytest.skip("this engine bounds dates")
         with pytest.raises(LeakError):
             await self._search(context, before=NOW)
-        assert _recorded_requests(context) == []
+        assert _recorded_requests(context) == [], "the engine cannot bound dates, but asked for hits before a moment"
 
     @pytest.mark.parametrize("error", TRANSPORT_ERRORS, ids=lambda error: type(error).__name__)
     async def test_errors_of_the_transport_keep_their_meaning(
@@ -130,10 +147,10 @@ class SearchEngineContract(PluginSpecContract):
     ) -> None:
         with pytest.raises(type(error)) as caught:
             await self._search(self._answering(context, error))
-        assert caught.value is error
+        assert caught.value is error, f"context.http raised {error!r}, and the engine {caught.value!r}: let it pass"
 
     async def test_an_odd_answer_is_a_contract_error(self, context: PluginContext) -> None:
-        assert self.odd_responses
+        assert self.odd_responses, "give `odd_responses`: answers that are not of the documented form"
         for body in self.odd_responses:
             with pytest.raises(MalformedDataError):
                 await self._search(self._answering(context, body))
@@ -143,14 +160,16 @@ class SearchEngineContract(PluginSpecContract):
             pytest.skip("this engine needs no key")
         await self._search(context)
         (asked,) = _recorded_requests(context)
-        assert self.secret in " ".join(asked.headers.values())
-        assert self.secret not in f"{unquote_plus(asked.url)} {_all_texts(asked.body)}"
-        assert self.secret not in f"{self.settings!r} {self.settings} {self.settings.model_dump_json()}"
+        assert self.secret in " ".join(asked.headers.values()), "the key is in no header of the request"
+        sent = f"{unquote_plus(asked.url)} {_all_texts(asked.body)}"
+        assert self.secret not in sent, "the key is in the address or body, which are logged: send it in a header"
+        shown = f"{self.settings!r} {self.settings} {self.settings.model_dump_json()}"
+        assert self.secret not in shown, "the settings print the key: make it a SecretStr"
         async with self.open_engine(context) as engine:
-            assert self.secret not in repr(engine)
+            assert self.secret not in repr(engine), "repr() of the engine shows the key"
         with pytest.raises(MalformedDataError) as caught:
             await self._search(self._answering(context, b"{}"))
-        assert self.secret not in f"{caught.value!r} {caught.value}"
+        assert self.secret not in f"{caught.value!r} {caught.value}", "an error shows the key"
 
     async def _search(
         self, context: PluginContext, *, before: datetime | None = None, limit: int = RESULT_LIMIT
@@ -164,7 +183,7 @@ class SearchEngineContract(PluginSpecContract):
 
 
 def _recorded_requests(context: PluginContext) -> list[RecordedRequest]:
-    assert isinstance(context.http, FixedResponseClient)
+    assert isinstance(context.http, FixedResponseClient), "the fixture context needs FixedResponseClient"
     return context.http.requests
 
 

@@ -24,14 +24,17 @@ class PluginSpecContract:
     settings: ClassVar[PluginSettings]
 
     def test_it_is_built_for_this_version(self) -> None:
-        assert self.spec.api_version == API_VERSION
+        found = self.spec.api_version
+        assert found == API_VERSION, f"the plugin is for version {found} of the API, and this is {API_VERSION}"
 
     def test_unknown_settings_are_refused(self) -> None:
         with pytest.raises(ValidationError, match="no_such_setting"):
             self.spec.settings.model_validate({"no_such_setting": 1})
 
     def test_settings_cannot_be_changed(self) -> None:
-        assert isinstance(self.settings, self.spec.settings)
+        assert isinstance(self.settings, self.spec.settings), (
+            f"`settings` of the kit are {type(self.settings).__name__}, but the spec has {self.spec.settings.__name__}"
+        )
         for name in type(self.settings).model_fields:
             with pytest.raises(ValidationError, match="frozen"):
                 setattr(self.settings, name, None)

@@ -40,7 +40,8 @@ class SubmitterSetup:
     ``batch`` is accepted as it is, every intent of ``refused_batch`` is refused. ``count_effects`` counts what took
     effect at the other side, ever. ``reopen`` returns another submitter for the same account, as after a restart.
     ``advance_time`` lets so many seconds pass for both sides, ``now`` is their time. ``lose_request`` and
-    ``lose_reply`` lose the next write, without effect or with it. ``edit_questions`` changes the text of every question
+    ``lose_reply`` lose the next write, without effect or with it; after ``replace_reply`` it takes effect, and a server
+    in between answers with status 502. ``edit_questions`` changes the text of every question
     of ``batch`` at the other side; a paper book reads no venue and needs none. ``resting_batch`` is an order that
     nobody fills. ``trades`` are made one after another: of YES and of NO a purchase, and then a sale of no more than it
     bought, on contracts of ``batch``.
@@ -55,6 +56,7 @@ class SubmitterSetup:
     now: Callable[[], datetime]
     lose_request: Callable[[], None]
     lose_reply: Callable[[], None]
+    replace_reply: Callable[[], None] | None = None
     edit_questions: Callable[[], None] | None = None
     resting_batch: SubmissionBatch | None = None
     trades: Sequence[ExpectedTrade] = ()
@@ -150,9 +152,7 @@ class SealingSubmitterContract:
         assert shown == 0, f"{shown} secrets are in SealedRequest.tag or body, which are stored: add keys in submit"
 
     async def test_what_was_acknowledged_is_found_by_its_request_after_a_restart(self, setup: SubmitterSetup) -> None:
-        sealed = await seal_batch(setup.sealer, setup.batch)
-        states = receipt_states(sealed, await setup.sealer.submit(sealed))
-        assert states == {IntentState.ACKED}, f"the venue accepts this batch, but submit says {_states_text(states)}"
+        sealed, _ = await seal_and_submit(setup, setup.batch)
         count, wanted = setup.count_effects(), len(sealed.intents)
         assert count == wanted, f"{wanted} orders were acknowledged, and {count} took effect at the venue"
         states = receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed))
@@ -214,6 +214,19 @@ class SealingSubmitterContract:
         )
         assert setup.count_effects() == 1, "read_submissions wrote: it must only read"
 
+    async def test_an_error_of_a_server_in_between_is_a_doubt(self, setup: SubmitterSetup) -> None:
+        if setup.replace_reply is None:
+            return
+        sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        setup.replace_reply()
+        states = receipt_states(sealed, await setup.sealer.submit(sealed))
+        assert states == {IntentState.UNKNOWN}, (
+            f"status 502 says nothing about the order, which is UNKNOWN, but submit says {_states_text(states)}: an "
+            "order that took effect would be made again"
+        )
+        count = setup.count_effects()
+        assert count == 1, f"the reply was lost, and the order took effect {count} times: submit must not send again"
+
     async def test_a_lost_request_is_a_doubt_and_then_an_absence(self, setup: SubmitterSetup) -> None:
         sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
         setup.lose_request()
@@ -242,7 +255,9 @@ class SealingSubmitterContract:
         sealed = await seal_batch(setup.sealer, _first_intent_only(setup.batch))
         await _pass_fence(setup, sealed)
         states = receipt_states(sealed, await setup.sealer.submit(sealed))
-        assert IntentState.ACKED not in states, "submit sent a request after its fence: refuse it, or let it expire"
+        assert IntentState.ACKED not in states, (
+            "submit sent a request after its fence: refuse it, or send its moment of expiry, in the right unit"
+        )
         assert setup.count_effects() == 0, "a request took effect after its fence: send its moment of expiry with it"
 
     async def test_a_refusal_has_a_reason_and_no_effect(self, setup: SubmitterSetup) -> None:

@@ -113,6 +113,7 @@ class TradingSubmitterContract(SealingSubmitterContract):
                 "the venue traded nothing: look at the limit in the request, which may be in another unit, or the "
                 "price of the other side": 0.0,
                 "that is the money, and not the shares": trade.shares * price,
+                "that is the money in whole units, and not the shares": float(round(trade.order.cost)),
                 "shares are not in hundredths": trade.shares * 100,
                 "look at the unit of the shares in request and fill": trade.shares / 100,
             }
@@ -404,7 +405,10 @@ def _require_cash(what: str, one: CompletedTrade, found: float) -> None:
         "that is the number of shares": sign * trade.shares,
         "that is what one share costs": sign * trade.price,
     }
-    hint = "it is shares times price of that side, and the fee is always subtracted"
+    hint = (
+        "it is shares times price of that side, and the fee is always subtracted; a pair of YES and NO pays 1 at once "
+        "only where the venue redeems"
+    )
     tolerance = min(MONEY_TOLERANCE, trade.fee / 2 or MONEY_TOLERANCE)
     assert _is_close(found, wanted, tolerance), explain_number(what, found, wanted, causes, hint)
 

@@ -10,10 +10,14 @@ from bot.core.submissions import Intent, IntentState, SubmissionBatch, WriteRece
 
 
 class LostPart(Enum):
-    """What a broken connection lost: the request, so that nothing happened, or only the reply."""
+    """What a broken connection lost: the request, so that nothing happened, or only the reply.
+
+    ``REPLY_OF_VENUE``: a server in between answers with status 502 in its place.
+    """
 
     REQUEST = auto()
     REPLY = auto()
+    REPLY_OF_VENUE = auto()
 
 
 class FakeSubmitter:

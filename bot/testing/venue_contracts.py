@@ -5,8 +5,9 @@ Tests that a plugin's test module inherits.
 
 # ruff: noqa: S101 - pytest is made of assert
 import contextlib
+import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ from bot.core.orders import ClosingProposal, OrderSide
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, VoidOutcome
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
 from bot.core.predictions import BinaryShape, ChoiceShape, CurveShape
-from bot.core.questions import Question
+from bot.core.questions import Question, describe_changes
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
@@ -59,7 +60,7 @@ class VenueContract(PluginSpecContract):
         secret = "do-not-show-me"  # noqa: S105 - looked for in what is printed
         names = [name for name, field in type(self.settings).model_fields.items() if "Secret" in repr(field.annotation)]
         filled = self.settings.model_copy(update={name: SecretStr(secret) for name in names})
-        assert secret not in f"{filled!r} {filled} {filled.model_dump_json()}"
+        assert secret not in f"{filled!r} {filled} {filled.model_dump_json()}", "a secret of the settings is printed"
 
     async def test_every_question_is_listed_once_under_the_name_of_the_venue(self, context: PluginContext) -> None:
         listed = await self._questions(context)
@@ -79,7 +80,8 @@ class VenueContract(PluginSpecContract):
                 )
 
     async def test_a_reopened_reader_reads_the_same(self, context: PluginContext) -> None:
-        assert await self._questions(context) == await self._questions(context)
+        first, second = await self._questions(context), await self._questions(context)
+        assert first == second, f"two readers of the same pages list different questions: {_differing(first, second)}"
 
     async def test_a_reader_cannot_submit(self, context: PluginContext) -> None:
         async with self.spec.reader(self.settings, context) as venue:
@@ -87,15 +89,20 @@ class VenueContract(PluginSpecContract):
 
     async def test_nothing_pending_gives_no_outcome(self, context: PluginContext) -> None:
         async with self.spec.reader(self.settings, context) as venue:
-            assert [found async for found in venue.resolutions(())] == []
+            found = [one.ref.key async for one in venue.resolutions(())]
+        assert found == [], f"nothing is pending, but resolutions(()) yields {found}: yield only what is asked for"
 
     async def test_outcomes_answer_pending_questions_in_their_own_shape(self, context: PluginContext) -> None:
         asked = {question.ref: question for question in (await self._questions(context))[::2]}
         async with self.spec.reader(self.settings, context) as venue:
             async for found in venue.resolutions(tuple(asked)):
+                assert found.ref in asked, f"resolutions() yields {found.ref}, which is not pending"
                 question = asked[found.ref]
-                question.target(found.target)
-                assert isinstance(found.outcome, OUTCOME_TYPES[type(question.shape)] | VoidOutcome), found
+                targets = [target.key for target in question.targets]
+                assert found.target in targets, f"{found.ref} has no target {found.target!r}, but {targets}"
+                assert isinstance(found.outcome, OUTCOME_TYPES[type(question.shape)] | VoidOutcome), (
+                    f"{found.ref} is a {question.shape.kind}, but its outcome is {found.outcome}"
+                )
 
     @pytest.mark.parametrize("error", TRANSPORT_ERRORS, ids=lambda error: type(error).__name__)
     async def test_errors_of_the_transport_keep_their_meaning(
@@ -112,8 +119,14 @@ class VenueContract(PluginSpecContract):
 
     @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"{}", b"<html></html>", b"[" * 100_000])
     async def test_an_odd_answer_is_a_contract_error(self, context: PluginContext, body: bytes) -> None:
-        with pytest.raises(MalformedDataError):
+        try:
             await self._read_remotely(replace(context, http=_FixedHttpsClient(body)))
+        except MalformedDataError:
+            return
+        pytest.fail(
+            f"the venue answered {body[:20]!r}, and the reader took it for a list: raise MalformedDataError for an "
+            "answer that has not the documented form"
+        )
 
     async def _questions(self, context: PluginContext) -> list[Question]:
         async with self.spec.reader(self.settings, context) as venue:
@@ -143,30 +156,38 @@ class ClosingPlannerContract:
         raise NotImplementedError
 
     async def test_it_says_that_it_can(self, planner: ClosingPlanner) -> None:
-        assert isinstance(planner, ClosingPlanner)
+        assert isinstance(planner, ClosingPlanner), "the planner has no plan_closing"
 
     async def test_no_more_than_the_position_is_sold_and_nothing_is_paid(
         self, planner: ClosingPlanner, proposal: ClosingProposal
     ) -> None:
         plan = await planner.plan_closing(proposal)
         order, held = plan.order, proposal.position
-        assert order is not None, plan.why
-        assert (order.contract, order.leg, order.side) == (held.contract, held.leg, OrderSide.SELL)
-        assert 0.0 < order.shares <= held.shares
-        assert order.cost == 0.0
-        assert order.limit <= order.expected
-        assert order.currency == proposal.account.currency
+        assert order is not None, f"no order, though the position can be sold: {plan.why}"
+        assert (order.contract, order.leg, order.side) == (held.contract, held.leg, OrderSide.SELL), (
+            f"held is {held.leg} of {held.contract}, but the order is to {order.side} {order.leg} of {order.contract}: "
+            "close a position by selling the same leg"
+        )
+        assert 0.0 < order.shares <= held.shares, f"it sells {order.shares:g} shares of {held.shares:g} that are held"
+        assert order.cost == 0.0, f"a sale costs nothing, but Order.cost is {order.cost:g}"
+        assert order.limit <= order.expected, (
+            f"the limit {order.limit:g} is above the expected price {order.expected:g}, so nobody buys: round the "
+            "limit of a sale down, and read the bids for that leg"
+        )
+        assert order.currency == proposal.account.currency, (
+            f"the order is in {order.currency}, but the account in {proposal.account.currency}"
+        )
 
     async def test_it_needs_no_cash(self, planner: ClosingPlanner, proposal: ClosingProposal) -> None:
         rich = await planner.plan_closing(proposal)
         poor = await planner.plan_closing(replace(proposal, account=replace(proposal.account, cash=0.0)))
-        assert poor.order == rich.order
+        assert poor.order == rich.order, f"without cash the sale is {poor.order}, with cash {rich.order}"
 
     async def test_half_of_it_can_be_sold(self, planner: ClosingPlanner, proposal: ClosingProposal) -> None:
         half = replace(proposal.position, shares=proposal.position.shares / 2)
         order = (await planner.plan_closing(replace(proposal, position=half))).order
-        assert order is not None
-        assert order.shares <= half.shares
+        assert order is not None, "no order for half of the position, though all of it can be sold"
+        assert order.shares <= half.shares, f"it sells {order.shares:g} shares, but only {half.shares:g} are held"
 
 
 class ArchiveContract:
@@ -182,24 +203,25 @@ class ArchiveContract:
 
     @pytest.fixture
     def archive(self, folder: Path) -> RoundArchive:
-        assert self.spec.archive is not None
+        assert self.spec.archive is not None, "VenueSpec.archive is not set"
         return self.spec.archive(self.settings, folder)
 
     def test_rounds_come_oldest_first_and_once(self, archive: RoundArchive) -> None:
         keys = list(archive.round_keys())
         moments = [archive.read_round(key).as_of for key in keys]
-        assert len(keys) > 1
-        assert len(set(keys)) == len(keys)
-        assert moments == sorted(moments)
+        assert len(keys) > 1, f"the kit needs two rounds or more, and there are {keys}"
+        assert len(set(keys)) == len(keys), f"round_keys names a round twice: {keys}"
+        assert moments == sorted(moments), f"round_keys is not oldest first: {[str(moment) for moment in moments]}"
 
     def test_a_round_holds_its_own_questions_and_their_outcomes(self, archive: RoundArchive) -> None:
         for key in archive.round_keys():
             found = archive.read_round(key)
             targets = {(question.ref, target.key) for question in found.questions for target in question.targets}
             outcomes = [(resolution.ref, resolution.target) for resolution in found.resolutions]
-            assert found.key == key
-            assert set(outcomes) <= targets
-            assert len(set(outcomes)) == len(outcomes)
+            assert found.key == key, f"read_round({key!r}) returns the round {found.key!r}"
+            strange = sorted(f"{ref} {target}" for ref, target in set(outcomes) - targets)
+            assert not strange, f"round {key} has outcomes of what it does not ask: {strange}"
+            assert len(set(outcomes)) == len(outcomes), f"round {key} has two outcomes of one target"
 
     def test_an_unknown_round_is_not_found(self, archive: RoundArchive) -> None:
         with pytest.raises(NotFoundError, match="no-such-round"):
@@ -208,11 +230,14 @@ class ArchiveContract:
     def test_examples_were_known_strictly_before_the_moment(self, archive: RoundArchive) -> None:
         moments = [*(archive.read_round(key).as_of for key in archive.round_keys()), self.known_before]
         known = [_count_known(list(archive.examples(moment)), moment) for moment in moments]
-        assert known == sorted(known)
-        assert known[-1] > 0
+        assert known == sorted(known), f"fewer examples are known later than earlier: {known}"
+        assert known[-1] > 0, f"no outcome is known before {self.known_before}, which `known_before` promises"
 
     def test_nothing_was_known_long_ago(self, archive: RoundArchive) -> None:
-        assert list(archive.examples(datetime(1970, 1, 2, tzinfo=UTC))) == []
+        found = list(archive.examples(datetime(1970, 1, 2, tzinfo=UTC)))
+        assert found == [], (
+            f"{len(found)} examples were known in 1970: leave out what was resolved at or after the moment"
+        )
 
     def test_a_sheet_that_is_not_there_is_not_found(self, archive: RoundArchive, tmp_path: Path) -> None:
         with pytest.raises(NotFoundError):
@@ -244,8 +269,8 @@ class _FixedHttpsClient:
         return await self.get(url, max_bytes=max_bytes, headers=headers)
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
-        assert url.startswith("https://"), url
-        assert max_bytes > 0
+        assert url.startswith("https://"), f"the reader asks {url} without https"
+        assert max_bytes > 0, f"the reader asks {url} for at most {max_bytes} bytes"
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
@@ -253,10 +278,12 @@ class _FixedHttpsClient:
 
 def _count_known(examples: list[TrainingExample], moment: datetime) -> int:
     for example in examples:
-        assert example.resolution.resolved_at < moment, example
-        assert example.question.ref == example.resolution.ref
-        example.question.target(example.resolution.target)
-        assert example.question.as_of is None or example.question.as_of < moment, example
+        asked, found = example.question, example.resolution
+        assert found.resolved_at < moment, f"{found.ref} was known at {found.resolved_at}, not before {moment}"
+        assert asked.ref == found.ref, f"an example has the question {asked.ref} and the outcome of {found.ref}"
+        targets = [target.key for target in asked.targets]
+        assert found.target in targets, f"{found.ref} has no target {found.target!r}, but {targets}"
+        assert asked.as_of is None or asked.as_of < moment, f"{asked.ref} was asked at {asked.as_of}, after {moment}"
     return len(examples)
 
 
@@ -298,7 +325,7 @@ class QuestionReaderContract:
     async def test_a_listed_question_is_found_by_its_key(self, finder: QuestionReader) -> None:
         for question in await _list_questions(finder):
             found = await finder.find_question(question.ref.key)
-            assert _without_crowd(found) == _without_crowd(question)
+            _require_same(found, question)
 
     async def test_a_listed_question_is_found_by_its_address(self, finder: QuestionReader) -> None:
         listed = await _list_questions(finder)
@@ -310,11 +337,12 @@ class QuestionReaderContract:
                 with pytest.raises(RequestRejectedError, match=re.escape(question.ref.key)):
                     await finder.find_question(question.url)
                 continue
-            assert _without_crowd(await finder.find_question(question.url)) == _without_crowd(question)
+            _require_same(await finder.find_question(question.url), question)
 
     async def test_blanks_around_a_name_do_not_matter(self, finder: QuestionReader) -> None:
         question = (await _list_questions(finder))[0]
-        assert (await finder.find_question(f"  {question.ref.key}\n")).ref == question.ref
+        found = (await finder.find_question(f"  {question.ref.key}\n")).ref
+        assert found == question.ref, f"with blanks around it, the name of {question.ref} finds {found}: strip it"
 
     @pytest.mark.parametrize("name", ODD_NAMES, ids=lambda name: ascii(name[:40]))
     async def test_an_odd_name_is_not_found(self, finder: QuestionReader, name: str) -> None:
@@ -328,21 +356,46 @@ class QuestionReaderContract:
         # The other check covers the errors.
         with contextlib.suppress(Exception):
             await finder.find_question(name)
-        assert reached() <= hosts
+        others = sorted(reached() - hosts)
+        assert not others, f"the name {name[:40]!r} leads to {others}: take only the id out of an address, and quote it"
 
     async def test_what_cannot_be_forecast_is_rejected_with_a_reason(
         self, finder: QuestionReader, unfit: str | None
     ) -> None:
         if unfit is not None:
-            with pytest.raises(RequestRejectedError) as caught:
-                await finder.find_question(unfit)
-            assert str(caught.value).strip()
+            try:
+                found = await finder.find_question(unfit)
+            except RequestRejectedError as error:
+                reason = str(error)
+            else:
+                pytest.fail(
+                    f"find_question({unfit!r}) returns {found.ref}, which cannot be forecast: raise "
+                    "RequestRejectedError with the state that it is in"
+                )
+            assert reason.strip(), "RequestRejectedError has no reason"
 
 
 async def _list_questions(finder: QuestionReader) -> list[Question]:
     found = [question async for question in finder.questions()]
-    assert found
+    assert found, "the reader lists nothing: the fixture `finder` needs open questions"
     return found
+
+
+def _require_same(found: Question, listed: Question) -> None:
+    changes = [*describe_changes(listed, found), *_differing([_without_crowd(listed)], [_without_crowd(found)])]
+    assert not changes, f"find_question reads {listed.ref} differently from the list: {'; '.join(changes)}"
+
+
+def _differing(first: Sequence[Question], second: Sequence[Question]) -> list[str]:
+    """Return the names of the fields that differ, and of the questions that only one list has."""
+    one, other = ({question.ref: question for question in questions} for questions in (first, second))
+    single = [f"only one has {ref}" for ref in sorted(one.keys() ^ other.keys())]
+    return single + [
+        f"{field.name} of {ref}"
+        for ref in sorted(one.keys() & other.keys())
+        for field in dataclasses.fields(Question)
+        if getattr(one[ref], field.name) != getattr(other[ref], field.name)
+    ]
 
 
 def _without_crowd(question: Question) -> Question:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -134,7 +134,9 @@ class FakeWebSocketClient:
         self._clock = clock
 
     @asynccontextmanager
-    async def connect(self, url: str, *, max_bytes: int) -> AsyncIterator[WebSocketConnection]:
+    async def connect(
+        self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[WebSocketConnection]:
         self.requested_urls.append(url)
         opening = self._openings.popleft() if self._openings else ServiceUnavailableError("no server listens")
         if isinstance(opening, Exception):

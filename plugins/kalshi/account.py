@@ -5,11 +5,13 @@ docs/facts/kalshi.md#account.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from bot.api import (
     Account,
+    AuthenticationError,
     ContractSide,
     Fill,
     MalformedDataError,
@@ -19,7 +21,7 @@ from bot.api import (
     PluginContext,
     Position,
 )
-from plugins.kalshi.api_client import KalshiClient, QueryParameters
+from plugins.kalshi.api_client import CANCELS_PER_S, ORDERS_PER_S, READS_PER_S, KalshiClient, QueryParameters
 from plugins.kalshi.market_parser import ONE, JsonRecord, parse_decimal, parse_decimal_text
 from plugins.kalshi.order_books import parse_book
 from plugins.kalshi.planner import CURRENCY
@@ -27,7 +29,18 @@ from plugins.kalshi.settings import KalshiSettings
 from plugins.kalshi.signing import KalshiSigner
 
 SHARD = 0
+# What a request costs: docs/facts/kalshi.md#account.
+TOKENS, TOKENS_OF_CANCEL = 10, 2
 _MAX_PAGES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageLimits:
+    """What the venue allows this account, in tokens a second; most requests cost 10 tokens, a cancellation 2."""
+
+    tier: str
+    read_rate: Decimal
+    write_rate: Decimal
 
 
 class KalshiAccountReader:
@@ -63,6 +76,19 @@ class KalshiAccountReader:
                 return parse_decimal(row, "balance", "the balance")
         message = f"portfolio/balance: no balance of shard {SHARD}"
         raise MalformedDataError(message)
+
+    async def usage_limits(self) -> UsageLimits:
+        """Return the limits of requests of this account."""
+        answer = await self._client.get_signed("account/limits")
+        rates = {}
+        for name in ("read", "write"):
+            bucket = answer.get(name)
+            rate = bucket.get("refill_rate") if isinstance(bucket, dict) else None
+            if isinstance(rate, bool) or not isinstance(rate, int | float):
+                message = f"account/limits: no refill_rate of {name}"
+                raise MalformedDataError(message)
+            rates[name] = Decimal(str(rate))
+        return UsageLimits(tier=str(answer.get("usage_tier")), read_rate=rates["read"], write_rate=rates["write"])
 
     async def rows(
         self, path: str, query: QueryParameters, name: str = "", *, since: datetime | None = None
@@ -122,6 +148,17 @@ class KalshiAccountReader:
         )
 
 
+def require_limits(limits: UsageLimits) -> None:
+    """Raise AuthenticationError if the venue allows fewer tokens than ``rate_limits`` may use."""
+    least = READS_PER_S * TOKENS, ORDERS_PER_S * TOKENS + CANCELS_PER_S * TOKENS_OF_CANCEL
+    if limits.read_rate < least[0] or limits.write_rate < least[1]:
+        message = (
+            f"the account may use {limits.read_rate:f} tokens a second to read and {limits.write_rate:f} to write "
+            f"(tier {limits.tier}), and Foxcast may need {least[0]} and {least[1]}: ask the venue for a higher tier"
+        )
+        raise AuthenticationError(message, sent=False)
+
+
 def parse_open_order(row: JsonRecord) -> OpenOrder:
     """Parse a resting order: a bid buys YES, an ask buys NO."""
     name, ticker = _text(row, "order_id"), _text(row, "ticker")
@@ -170,10 +207,16 @@ def parse_moment_text(value: str, what: str) -> datetime:
 async def check_account(settings: KalshiSettings, context: PluginContext) -> Sequence[str]:
     """Return what a person should know; nothing is written.
 
-    Raises AuthenticationError if the owner has not attested, the key is missing, or the venue refuses key or clock.
+    Raises AuthenticationError if the owner has not attested, the key is missing, the venue refuses key or clock, or it
+    allows fewer requests than Foxcast sends.
     """
-    cash = await KalshiAccountReader(settings, context, KalshiSigner(settings, context.clock)).cash()
-    findings = [f"{settings.environment}: {cash:.2f} dollars on shard {SHARD} of the exchange"]
+    account = KalshiAccountReader(settings, context, KalshiSigner(settings, context.clock))
+    cash, limits = await account.cash(), await account.usage_limits()
+    require_limits(limits)
+    findings = [
+        f"{settings.environment}: {cash:.2f} dollars on shard {SHARD} of the exchange",
+        f"usage tier {limits.tier}: {limits.read_rate:f} tokens a second to read, {limits.write_rate:f} to write",
+    ]
     return findings if cash else [*findings, "no dollars there: money on other shards does not count"]
 
 

@@ -26,6 +26,9 @@ SERIES_CACHE_S = 3600.0
 # A version in another language would be another question.
 REQUEST_HEADERS = {"User-Agent": "foxcast", "Accept": "application/json", "Accept-Language": "en"}
 
+# Far below what the lowest tier of accounts allows; the limits without a key are not published.
+READS_PER_S, ORDERS_PER_S, CANCELS_PER_S = 5, 1, 5
+
 QueryParameters = Mapping[str, str | int]
 
 
@@ -175,16 +178,28 @@ def build_url(settings: KalshiSettings, path: str, parameters: QueryParameters |
 
 
 def rate_limits(settings: KalshiSettings) -> Sequence[RateLimit]:
-    """Return the rate limits: of reading far below those of an account, since those without a key are not published."""
+    """Return the rate limits."""
     prefixes = (f"{settings.base_url}/",)
     return (
         RateLimit(
-            name="kalshi_reads", prefixes=prefixes, methods=frozenset({"GET"}), count=5, per_s=1.0, max_in_flight=2
+            name="kalshi_reads",
+            prefixes=(*prefixes, settings.socket_address),
+            methods=frozenset({"GET"}),
+            count=READS_PER_S,
+            per_s=1.0,
+            max_in_flight=2,
         ),
         RateLimit(
-            name="kalshi_orders", prefixes=prefixes, methods=frozenset({"POST"}), count=1, per_s=1.0, max_in_flight=1
+            name="kalshi_orders",
+            prefixes=prefixes,
+            methods=frozenset({"POST"}),
+            count=ORDERS_PER_S,
+            per_s=1.0,
+            max_in_flight=1,
         ),
-        RateLimit(name="kalshi_cancels", prefixes=prefixes, methods=frozenset({"DELETE"}), count=5, per_s=1.0),
+        RateLimit(
+            name="kalshi_cancels", prefixes=prefixes, methods=frozenset({"DELETE"}), count=CANCELS_PER_S, per_s=1.0
+        ),
     )
 
 

@@ -79,9 +79,7 @@ class KalshiMarket:
 
     def mid_price(self, max_spread: Decimal) -> float | None:
         """Return the midpoint of bid and ask; None if one is missing, they cross, or they are too far apart."""
-        if self.status != ACTIVE or self.bid is None or self.ask is None:
-            return None
-        return float((self.bid + self.ask) / 2) if Decimal(0) < self.ask - self.bid <= max_spread else None
+        return mid_price(self.bid, self.ask, max_spread) if self.status == ACTIVE else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +107,13 @@ class KalshiEvent:
         known = {market.ticker for market in self.markets}
         markets, complaints = _parse_markets(one for one in records if one.get("ticker") not in known)
         return replace(self, markets=(*self.markets, *markets), complaints=(*self.complaints, *complaints))
+
+
+def mid_price(bid: Decimal | None, ask: Decimal | None, max_spread: Decimal) -> float | None:
+    """Return the midpoint of bid and ask; None if one is missing, they cross, or they are too far apart."""
+    if bid is None or ask is None:
+        return None
+    return float((bid + ask) / 2) if Decimal(0) < ask - bid <= max_spread else None
 
 
 def parse_series(record: JsonRecord) -> KalshiSeries:

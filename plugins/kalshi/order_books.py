@@ -7,7 +7,7 @@ docs/facts/kalshi.md#books and #fees.
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from bot.api import MalformedDataError, OrderBook, RequestRejectedError, ShareFees
+from bot.api import MalformedDataError, Order, OrderBook, Question, RequestRejectedError, ShareFees
 from plugins.kalshi.market_parser import ONE, JsonRecord, KalshiFeeTerms, PriceRange, parse_decimal_text
 
 TAKER_RATE = Decimal("0.07")
@@ -34,6 +34,14 @@ def fee_rate(fees: KalshiFeeTerms) -> Decimal:
 def taker_fees(rate: Decimal) -> ShareFees:
     """Return the fees of takers: the rate times p (1 - p) for a contract, each fill rounded up to 0.0001 dollars."""
     return ShareFees(formula=lambda price: rate * price * (ONE - price), step=FEE_STEP)
+
+
+def order_fees(question: Question, _order: Order) -> ShareFees:
+    """Return the fees of an order on a question as it was read; raises RequestRejectedError if they are unknown."""
+    if not (rate := question.facts.get("fee_rate")):
+        message = f"{question.ref}: its fees were unknown when it was read"
+        raise RequestRejectedError(message)
+    return taker_fees(parse_decimal_text(rate, f"{question.ref}: the fee rate"))
 
 
 def is_on_grid(price: Decimal, ranges: Sequence[PriceRange]) -> bool:

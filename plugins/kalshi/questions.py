@@ -29,6 +29,7 @@ from bot.api import (
     VoidOutcome,
 )
 from plugins.kalshi.market_parser import FINALIZED, KalshiEvent, KalshiMarket, KalshiSeries
+from plugins.kalshi.order_books import fee_rate
 
 VENUE = "kalshi"
 EVENT_PREFIX = "event:"
@@ -93,6 +94,13 @@ class EventReading:
         spread = float(quotes[0][1] - quotes[0][0]) if len(quotes) == 1 else None
         return CrowdForecast(prediction=prediction, at=self.at, explanation=explanation, spread=spread)
 
+    def _fee_rate(self) -> str:
+        """Return the rate of the fees, "" if it is unknown: then the market is forecast, and not traded."""
+        try:
+            return "" if self.series is None else str(fee_rate(self.event.fees(self.series)))
+        except RequestRejectedError:
+            return ""
+
     def _question(
         self,
         *,
@@ -112,7 +120,11 @@ class EventReading:
         opens = [market.opens_at for market in members.values() if market.opens_at]
         opens_at = min(opens) if opens and min(opens) < closes_at else None
         category = series.category if series else ""
-        tickers = json.dumps({option: market.ticker for option, market in members.items()}, ensure_ascii=False)
+        facts = {
+            "tickers": json.dumps({option: market.ticker for option, market in members.items()}, ensure_ascii=False),
+            "series": event.series,
+            "fee_rate": self._fee_rate(),
+        }
         resolves_at = max(market.resolves_at for market in members.values())
         try:
             return Question(
@@ -130,7 +142,7 @@ class EventReading:
                 event=event.ticker,
                 market=key,
                 category=category,
-                facts={"tickers": tickers, **({"series": event.series} if event.series else {})},
+                facts={name: text for name, text in facts.items() if text},
                 tags=(category,) if category else (),
             )
         except ValueError as error:

@@ -14,6 +14,11 @@ API_ADDRESSES = {
     "production": "https://external-api.kalshi.com/trade-api/v2",
     "demo": "https://external-api.demo.kalshi.co/trade-api/v2",
 }
+SOCKET_ADDRESS = r"^(wss://|ws://(127\.0\.0\.1|localhost|\[::1\])([:/]|$)|$)"
+SOCKET_ADDRESSES = {
+    "production": "wss://external-api-ws.kalshi.com/trade-api/ws/v2",
+    "demo": "wss://external-api-ws.demo.kalshi.co/trade-api/ws/v2",
+}
 SeriesTicker = Annotated[str, Field(pattern=r"^[A-Z0-9][A-Z0-9._-]*$", max_length=100)]
 
 
@@ -67,6 +72,9 @@ class KalshiSettings(PluginSettings):
     api_url: str = Field(default="", pattern=HTTP_ADDRESS)
     """Address of the API, up to and with `/trade-api/v2`; empty: that of `environment`."""
 
+    socket_url: str = Field(default="", pattern=SOCKET_ADDRESS)
+    """Address of the socket of prices, up to and with `/trade-api/ws/v2`; empty: that of `environment`."""
+
     test_host: str | None = Field(default=None, min_length=1)
     """For tests: HOST:PORT of the only server that may be asked; unset: no such limit."""
 
@@ -74,6 +82,16 @@ class KalshiSettings(PluginSettings):
     def base_url(self) -> str:
         """The address of the API, without a slash at its end."""
         return (self.api_url or API_ADDRESSES[self.environment]).rstrip("/")
+
+    @property
+    def socket_address(self) -> str:
+        """The address of the socket."""
+        return self.socket_url or SOCKET_ADDRESSES[self.environment]
+
+    @property
+    def has_key(self) -> bool:
+        """Whether requests can be signed."""
+        return bool(self.attested and self.key_id and self.key_file)
 
     @model_validator(mode="after")
     def _require_test_host(self) -> Self:

@@ -6,7 +6,7 @@ list of orders. Positions come from fills, never from a response alone. Source: 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -57,7 +57,7 @@ from bot.api import (
     write_in_turn,
     write_receipt,
 )
-from plugins.kalshi.account import SHARD, KalshiAccountReader, parse_moment_text
+from plugins.kalshi.account import SHARD, KalshiAccountReader, parse_moment_text, require_limits
 from plugins.kalshi.api_client import KalshiClient, build_url
 from plugins.kalshi.market_parser import ACTIVE, ONE, JsonRecord, parse_decimal, parse_market
 from plugins.kalshi.order_books import is_on_grid
@@ -75,6 +75,9 @@ WRITE_DEADLINE_S = 30.0
 # How long after it was made an order may be sent, and after that until every list shows it.
 MAX_SEND_AGE_S = 30.0
 SETTLEMENT_DELAY_S = 60.0
+# Lists lag behind writes. An order that should be listed is looked for this often before it counts as absent, and a
+# cancelled one before it counts as open: docs/facts/kalshi.md#account.
+LIST_READS, LIST_WAIT_S = 5, 2.5
 # Less than any step of prices or counts; limits are floats.
 TERMS_TOLERANCE = Decimal("0.000001")
 _DEVELOPER_CODES = ("invalid_", "bad_request", "deprecated_")
@@ -90,7 +93,7 @@ class KalshiWriter:
         self._client = KalshiClient(settings, context.http, context.clock)
         self._reader = KalshiReader(settings, context)
         self._account = KalshiAccountReader(settings, context, self._signer)
-        self._write_lock = asyncio.Lock()
+        self._write_lock, self._knows_limits = asyncio.Lock(), False
         remedy = "correct key_id and key_file in [venues.kalshi.settings], then start again"
         self._refusal = AccountRefusal(venue="kalshi", remedy=remedy)
 
@@ -98,6 +101,9 @@ class KalshiWriter:
         """Return the requests of all intents that may be written now; see ``SealingSubmitter``."""
         self._signer.headers("GET", self._settings.base_url)
         self._refusal.require_accepted()
+        if not self._knows_limits:
+            require_limits(await self._account.usage_limits())
+            self._knows_limits = True
         return await seal_in_turn(batch, self._seal_intent)
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -127,11 +133,19 @@ class KalshiWriter:
         async with self._write_lock:
             resting = {one.id: one.contract for one in (await self.account()).orders}
             targets = list(resting) if order_ids is None else list(order_ids)
-            for name in targets:
-                if name in resting:
-                    await self._cancel(name, resting[name])
-            left = {one.id for one in (await self.account()).orders} if targets else set()
+            confirmed = {name for name in targets if name in resting and await self._cancel(name, resting[name])}
+            left = await self._listed_after_cancelling(confirmed) if targets else set()
         return tuple(name for name in targets if name not in left)
+
+    async def _listed_after_cancelling(self, confirmed: Collection[str]) -> set[str]:
+        """Return the orders that still rest, read again while one is listed whose cancellation was confirmed."""
+        left = {one.id for one in (await self.account()).orders}
+        for _ in range(LIST_READS - 1):
+            if not left & set(confirmed):
+                break
+            await self._clock.sleep(LIST_WAIT_S)
+            left = {one.id for one in (await self.account()).orders}
+        return left
 
     def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
         """Return what a contract pays."""
@@ -191,15 +205,30 @@ class KalshiWriter:
         order, ids = intent.order, {_client_id(one): one for one in sealed}
         if order is None or not ids:
             return write_receipt(intent, IntentState.ABSENT, "nothing was sealed for it")
-        since = min(_made_at(one) for one in sealed) - timedelta(seconds=MAX_SEND_AGE_S)
-        rows = [row async for row in self._account.rows("orders", {"ticker": order.contract}, since=since)]
-        found = [row for row in rows if row.get("client_order_id") in ids]
+        found = await self._find_orders(order.contract, ids)
         if not found:
             return write_receipt(intent, IntentState.ABSENT, "no such order is listed")
         if len(found) > 1:
             return write_receipt(intent, IntentState.UNKNOWN, f"{len(found)} orders match it: check {order.contract}")
         name = str(found[0].get("order_id", ""))
         return await self._receipt(intent, order, name, parse_decimal(found[0], "fill_count_fp", name))
+
+    async def _find_orders(self, ticker: str, ids: Mapping[str, SealedRequest]) -> list[JsonRecord]:
+        """Return the listed orders with these ids.
+
+        Past the fence, where an absence is final, one empty list is not enough: it is read five times over 10 s.
+        """
+        since = min(_made_at(one) for one in ids.values()) - timedelta(seconds=MAX_SEND_AGE_S)
+        is_final = all(one.fence is not None and self._clock.now() >= one.fence for one in ids.values())
+        found: list[JsonRecord] = []
+        for number in range(LIST_READS if is_final else 1):
+            if number:
+                await self._clock.sleep(LIST_WAIT_S)
+            rows = [row async for row in self._account.rows("orders", {"ticker": ticker}, since=since)]
+            found = [row for row in rows if row.get("client_order_id") in ids]
+            if found:
+                break
+        return found
 
     async def _receipt(self, intent: Intent, order: Order, name: str, count: Decimal) -> WriteReceipt:
         """Return the receipt of an order that the venue has, with its fills; unknown until all are listed."""
@@ -209,8 +238,11 @@ class KalshiWriter:
         detail = f"{count:f} of {order.shares:g} contracts were traded"
         return WriteReceipt(intent=intent.id, state=IntentState.ACKED, reference=name, detail=detail, fills=fills)
 
-    async def _cancel(self, name: str, ticker: str) -> None:
-        """Send a cancellation; the list of orders afterwards shows whether the order still rests."""
+    async def _cancel(self, name: str, ticker: str) -> bool:
+        """Send a cancellation; return whether the response confirms it for this order and not for another.
+
+        Only the list of orders shows whether an order still rests: 404 also means that it was filled.
+        """
         url = build_url(self._settings, f"{ORDERS_PATH}/{quote(name, safe='')}")
         request = HttpRequest(
             method="DELETE",
@@ -221,7 +253,12 @@ class KalshiWriter:
         reply = await self._wire.send(request, max_bytes=MAX_RESPONSE_BYTES, deadline_s=WRITE_DEADLINE_S)
         if reply.status in {401, 403}:
             raise AuthenticationError(write_verdict(reply).detail)
-        log.info("cancelled", order=name, status=reply.status)
+        named = response_fields(reply).get("order_id") if reply.status == 200 else None
+        if reply.status == 200 and named != name:
+            log.error("the response to a cancellation is about another order", order=name, named=str(named))
+        else:
+            log.info("cancellation sent", order=name, status=reply.status)
+        return named == name
 
 
 def require_matching_terms(order: Order) -> None:

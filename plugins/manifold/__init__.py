@@ -16,9 +16,10 @@ per address; bets are sent one at a time.
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from bot.api import OrderPlanner, PluginContext, RateLimit, SetupChoice, SetupValue, VenueSpec, hookimpl
+from bot.api import OrderPlanner, PluginContext, RateLimit, SetupChoice, SetupValue, ShareFees, VenueSpec, hookimpl
 from plugins.manifold.account import check_account
 from plugins.manifold.api_client import ManifoldClient
+from plugins.manifold.cpmm import fee_per_share
 from plugins.manifold.paper_market import open_paper
 from plugins.manifold.planner import ManifoldPlanner
 from plugins.manifold.price_feed import open_price_feed
@@ -83,6 +84,7 @@ def foxcast_venues() -> list[VenueSpec[ManifoldSettings]]:
             writer=open_writer,
             prices=open_price_feed,
             planner=open_planner,
+            fees=lambda _question, _order: ShareFees(formula=fee_per_share),
             check=check_account,
             rates=rate_limits,
             comments_by_event=True,

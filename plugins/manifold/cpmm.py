@@ -7,6 +7,7 @@ Source: docs/facts/manifold.md#arithmetic; ``common/src/calculate-cpmm.ts`` of t
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 
 from bot.api import ContractSide
 
@@ -135,3 +136,8 @@ class CpmmPool:
 def taker_fee(stake: float) -> float:
     """Return the fee of a stake."""
     return stake * TAKER_FEE
+
+
+def fee_per_share(price: Decimal) -> Decimal:
+    """Return the fee of a share at a price: that of a stake of its price."""
+    return Decimal(repr(taker_fee(float(price))))

@@ -320,6 +320,9 @@ _ROUTER_VENDORS = {
     "z-ai": "zai",
 }
 ROUTER = "openrouter"
+# Vendors of open models that the library would call by the OpenAI SDK without changing anything: it lists no effort and
+# no single call for them.
+HOSTING_VENDORS = ("cerebras", "hyperbolic", "lambda_ai", "nebius", "novita", "nvidia_nim", "wandb")
 # Families that litellm serves under names of its own, in clouds.
 _CLOUD_MODELS = re.compile(
     r"claude-[a-z]+-[4-9]|gemini-[2-9]|gpt-[5-9]|deepseek-v[4-9]|kimi-k[2-9]|(^|[/.])o[134]", re.IGNORECASE
@@ -335,6 +338,14 @@ def model_profile(vendor: str, name: str) -> ModelProfile:
     if vendor == ROUTER:
         maker, _, rest = name.partition("/")
         return _router_profile(_ROUTER_VENDORS.get(maker.lower(), ""), rest)
+    if vendor in HOSTING_VENDORS:
+        deep = bool(_CLOUD_MODELS.search(name))
+        return replace(
+            _PLAIN,
+            single_call=False,
+            max_tokens=THINKING_TOKENS if deep else PLAIN_TOKENS,
+            takes_sampling=not deep,
+        )
     plain = name.lower().removeprefix("anthropic.")
     # Some write a version with a dot where others write a dash.
     plain = plain.replace(".", "-") if vendor == "anthropic" else plain

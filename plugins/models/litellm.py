@@ -1,7 +1,8 @@
 """Models of the many named vendors: ``litellm:anthropic/...``, ``litellm:gemini/...``, named as the library does.
 
 The vendors of ``_vendors`` are called directly, in their own form, with a body that we write and a reply that we parse.
-For all others litellm translates (``acompletion``), and it knows the prices of all. Why litellm does not carry all of
+Their prices are read from the list that litellm brings, so the library is not even imported for them. For all others
+litellm translates (``acompletion``), and `foxcast doctor` says so. Why litellm does not carry all of
 them: a model's messages must be sent back unchanged, and in litellm 1.101.6, measured against a recording endpoint,
 
 - ``anthropic_messages`` drops thinking blocks whose text is empty, signature included, which is how newer models send
@@ -54,6 +55,7 @@ from plugins.models._litellm_library import (
     load_library,
     raise_library_error,
     read_library_reply,
+    read_price_list,
 )
 from plugins.models._profiles import ModelProfile, WireFormat, library_profile, model_profile
 from plugins.models._provider_errors import ErrorRemedy
@@ -101,10 +103,16 @@ class LitellmProvider:
         self._http = http
         self._loading = asyncio.Lock()
         self._library: ModuleType | None = None
+        # By model, as far as they were looked up: the whole list is large.
+        self._prices: dict[str, TokenPrice | None] = {}
 
     async def price(self, model: str) -> TokenPrice | None:
         """Return the price on litellm's own list; None for a model that it does not know."""
-        return listed_price((await self._load_library()).model_cost, model)
+        async with self._loading:
+            # One reads the list, which takes 20 MB, for all that wait.
+            if model not in self._prices:
+                self._prices[model] = listed_price(await asyncio.to_thread(read_price_list), model)
+            return self._prices[model]
 
     def defaults(self, model: str) -> ModelDefaults:
         """Return what is recommended for a model where config sets nothing."""
@@ -120,6 +128,12 @@ class LitellmProvider:
             json.dumps(added, sort_keys=True) if added else "",
         ]
         return hashlib.sha256(" ".join(filter(None, decides)).encode()).hexdigest()[:16] if any(decides) else ""
+
+    def call_path(self, model: str) -> str | None:
+        """Return how the model is called where that costs more than usual: through the library."""
+        if _model_profile(model).wire is not WireFormat.LIBRARY:
+            return None
+        return "the library litellm translates each call: seconds at the first one, and more CPU and memory"
 
     async def lacks(self, model: str) -> str | None:
         """Return what to set where there is no key for a vendor that only accepts keys."""
@@ -266,7 +280,7 @@ class LitellmProvider:
 
 @asynccontextmanager
 async def open_litellm(settings: LitellmSettings, context: PluginContext) -> AsyncIterator[ModelProvider]:
-    """Return the provider; the library is imported by its first call, its connections are closed here."""
+    """Return the provider; the first call that the library translates imports it. Its connections are closed here."""
     provider = LitellmProvider(settings, context.http)
     try:
         yield provider

@@ -19,6 +19,7 @@ their arrival, and nothing is sent.
 from bot.api import SetupChoice, SetupValue, VenueSpec, hookimpl
 from plugins.polymarket.account_check import check_account
 from plugins.polymarket.api_client import rate_limits
+from plugins.polymarket.fees import order_fees
 from plugins.polymarket.paper_market import open_paper
 from plugins.polymarket.planner import open_planner
 from plugins.polymarket.price_feed import open_price_feed
@@ -50,6 +51,7 @@ def foxcast_venues() -> list[VenueSpec[PolymarketSettings]]:
             writer=open_writer,
             prices=open_price_feed,
             planner=open_planner,
+            fees=order_fees,
             check=check_account,
             rates=rate_limits,
             # After the first one the derived secrets are derived again.

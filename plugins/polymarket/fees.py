@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Self
 
-from bot.api import Json
-from plugins.polymarket.market_parser import parse_fee_schedule
+from bot.api import FeeSchedule, Json, MalformedDataError, Order, Question, ShareFees
+from plugins.polymarket.market_parser import parse_fee_schedule, question_contracts
 from plugins.polymarket.order_books import ONE
 
 # The smallest fee; smaller amounts are not charged.
@@ -61,3 +61,14 @@ class TakerFees:
         """
         worst_price = limit if self.exponent >= 1 else min(limit, _HALF)
         return limit + self.per_share(worst_price)
+
+
+def order_fees(question: Question, order: Order) -> FeeSchedule:
+    """Return the fees of an order on a question, none if it rests; raises MalformedDataError for another market."""
+    contract = question_contracts(question).get(order.option)
+    if contract is None or contract.market != order.contract:
+        message = f"{question.ref} has no market {order.contract} for the option {order.option!r}"
+        raise MalformedDataError(message)
+    return (
+        ShareFees() if order.terms.get("post_only") is True else TakerFees.from_schedule(contract.fees, order.contract)
+    )

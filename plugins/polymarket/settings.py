@@ -155,7 +155,7 @@ class PolymarketSettings(PolymarketTradingSettings):
     traded without it."""
 
     signer_python: LocalPath | None = None
-    """The Python that runs the signer, of an environment made from signer.lock; unset: the Python that runs Foxcast."""
+    """The Python that runs the signer, of the environment of `make signer`; unset: the one that runs Foxcast."""
 
     signer_per_order: float = Field(default=10.0, gt=0)
     """Dollars that the signer allows for one purchase, whatever it is asked."""

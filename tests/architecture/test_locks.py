@@ -3,9 +3,11 @@
 import base64
 import hashlib
 import re
+import sys
 import sysconfig
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.architecture.source import ROOT
+from tests.installed_weight import CHANGELOG, InstalledWeight, find_unsaid_growth, read_released, weigh_installation
 
 PINNED = re.compile(
     r"^(?P<name>[a-z0-9-]+)==(?P<version>[^ ;]+)(?: ; [^\\]+)? \\(?:\n    --hash=sha256:[0-9a-f]{64}(?: \\)?)+$"
@@ -148,3 +151,19 @@ def test_a_missing_or_refused_version_is_found() -> None:
     lock = f"numpy==2.0 \\\n    --hash=sha256:{'0' * 64}\n    # via scipy\n"
     wishes = [Requirement("numpy>=2.0"), Requirement("numpy>=2.1"), Requirement("scipy")]
     assert unmet(wishes, lock) == ["numpy>=2.1", "scipy"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files of other systems have other sizes")
+def test_the_changelog_names_growth_of_an_installation() -> None:
+    assert find_unsaid_growth(weigh_installation(0), read_released(), CHANGELOG.read_text("utf-8")) is None
+
+
+def test_growth_must_be_in_the_section_unreleased_with_its_figure() -> None:
+    released = InstalledWeight(release="1.0", packages=94, megabytes=445, seconds=20)
+    text = "# Changelog\n\n## Unreleased\n\n- {}\n\n## 1.0\n\n- An installation has 480 MB, 100 packages.\n"
+    grown = replace(released, megabytes=480)
+    assert find_unsaid_growth(replace(released, packages=98, megabytes=467), released, "") is None
+    assert find_unsaid_growth(replace(released, packages=99), released, text) is not None
+    assert "480 MB instead of 445" in str(find_unsaid_growth(grown, released, text))
+    assert find_unsaid_growth(grown, released, text.format("Backups of 480 MB are faster.")) is not None
+    assert find_unsaid_growth(grown, released, text.format("An installation has 478 MB instead of\n  445.")) is None

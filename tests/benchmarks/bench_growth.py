@@ -39,10 +39,14 @@ def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     sizes = QUICK_SIZES if size is MeasureSize.QUICK else SIZES
+    curves: dict[str, list[str]] = {}
     for questions in (*sizes, HUGE_SIZE) if size is MeasureSize.HUGE else sizes:
         with tempfile.TemporaryDirectory() as folder:
-            _measure(Path(folder), questions)
+            for what, figure in _measure(Path(folder), questions).items():
+                curves.setdefault(what, []).append(f"{figure} with {questions:,}")
     _measure_runs(size)
+    for what, figures in curves.items():
+        say(f"growth, {what}", ", ".join(figures))
 
 
 def _measure_runs(size: MeasureSize) -> None:
@@ -55,7 +59,8 @@ def _measure_runs(size: MeasureSize) -> None:
             say(f"{questions:,} new questions, foxcast run --once", f"{used}, {each}, {load}")
 
 
-def _measure(state: Path, questions: int) -> None:
+def _measure(state: Path, questions: int) -> dict[str, str]:
+    """Say all figures of a ledger of one size; return those of its jobs in wall time and of its commands in CPU."""
     path = state / "paper" / LEDGER_FILE
     path.parent.mkdir(mode=0o700)
     # In a process of its own: what it takes in memory would count as that of the commands.
@@ -63,23 +68,26 @@ def _measure(state: Path, questions: int) -> None:
         grown = growing.submit(grow_ledger, path, questions).result()
     name = f"{questions:,} questions"
     say(f"{name}, the ledger", f"{path.stat().st_size / 1e6:.1f} MB")
-    asyncio.run(_measure_jobs(grown, name))
+    found = asyncio.run(_measure_jobs(grown, name))
     for command in (*COMMANDS, *(REPORTS if questions <= MAX_REPORTED else ())):
         # Doctor finds no daemon, and says so with its exit code.
         used = run(command, env=environment(state, source="sample", chosen="sample"), codes=(0, 1))
+        found[f"foxcast {command}"] = f"{used.cpu_s:.2f} s"
         say(f"{name}, foxcast {command}", str(used))
     for what in ("the first time", "nothing new to do"):
         used = run("run", "--once", env=environment(state, source="sample", chosen="latest"), codes=(0, 1))
+        found[f"foxcast run --once, {what}"] = f"{used.cpu_s:.2f} s"
         say(f"{name}, foxcast run --once on the sample, {what}", str(used))
     began = perf_counter()
     backup = create_backup(path, path.parent / "backups", at=NOW)
     say(f"{name}, backup", f"{perf_counter() - began:.2f} s for {backup.size_bytes / 1e6:.1f} MB")
     if questions <= MAX_PRUNED:
         asyncio.run(_measure_pruning(grown, name))
+    return found
 
 
-async def _measure_jobs(grown: GrownLedger, name: str) -> None:
-    began = perf_counter()
+async def _measure_jobs(grown: GrownLedger, name: str) -> dict[str, str]:
+    began, found = perf_counter(), {}
     async with open_ledger(grown.path, now=NOW) as ledger:
         say(f"{name}, start", f"{perf_counter() - began:.2f} s")
         jobs: dict[str, Callable[[], Awaitable[object]]] = {
@@ -89,11 +97,13 @@ async def _measure_jobs(grown: GrownLedger, name: str) -> None:
             "what has to be scored": lambda: ledger.scores.to_score(100),
         }
         for what, measured in jobs.items():
-            say(f"{name}, {what}", f"{1000 * await _best(measured):.1f} ms")
+            found[what] = f"{1000 * await _best(measured):.1f} ms"
+            say(f"{name}, {what}", found[what])
         refs = await ledger.questions.open_forecast_questions("lantern", now=NOW, limit=SWEPT)
         swept = [await ledger.questions.get(ref) for ref in refs]
         took_s = await _best(lambda: ledger.questions.record(swept, seen_at=NOW))
         say(f"{name}, a sweep of {len(swept)} open ones", f"{1000 * took_s:.1f} ms")
+    return found
 
 
 async def _measure_pruning(grown: GrownLedger, name: str) -> None:

@@ -11,7 +11,7 @@ from time import monotonic
 from tests.benchmarks.figures import ROOT, MeasureSize
 from tests.benchmarks.whole_programs import PEER, machine_load, say_row
 
-INSTALLER = ROOT / "install_locked.py"
+INSTALLER = ROOT / "install" / "install_locked.py"
 LOCK = ROOT / "requirements.lock"
 PEER_NAME = "forecasting-tools"
 WEIGHT = re.compile(r": (\d+ packages, \d+ MB)")
@@ -26,7 +26,7 @@ def main(size: MeasureSize) -> None:
     shown = {"foxcast": _install(LOCK)}
     if PEER.exists():
         shown["peer"] = _install(f"{PEER_NAME}=={_peer_version()}")
-    say_row("installed", **shown, wanted="520 MB", load=load)
+    say_row("installed, from the cache of uv where it has the files", **shown, wanted="520 MB", load=load)
 
 
 def _install(what: Path | str) -> str:

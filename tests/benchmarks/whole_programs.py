@@ -25,13 +25,13 @@ PEER = ROOT / ".venv" / "peer" / "bin" / "python"
 CALLS = 5
 OWN_CLIENT = "openai_compatible:local/small"
 # A vendor that the plugin litellm calls directly, and one for which the library translates.
-DIRECT_VENDOR, TRANSLATED_VENDOR = "litellm:openai/gpt-4.1", "litellm:custom_openai/small"
+DIRECT_VENDOR, TRANSLATED_VENDOR = "litellm:openai/gpt-4.1", "litellm:together_ai/small"
 CONFIG = """
 plugins = ["blf", "openai_compatible", "litellm", "workload_plugin"]
 plugin_files = ["{plugin}"]
 state = "state"
 [daemon]
-concurrency = {at_once}
+{at_once}
 [venues.workload]
 forecasters = ["blf"]
 [venues.workload.settings]
@@ -55,10 +55,10 @@ price_out = 4.0
 base_url = "{base_url}"
 [models.litellm.settings.keys]
 openai_file = "key"
-custom_openai_file = "key"
+together_ai_file = "key"
 [models.litellm.settings.base_urls]
 openai = "{base_url}"
-custom_openai = "{base_url}"
+together_ai = "{base_url}"
 """
 
 
@@ -153,7 +153,7 @@ def run_foxcast(server: MockProvider, work: ProgramWork) -> Iterator[tuple[Progr
                 results=work.results,
                 chars=work.chars,
                 model=work.model,
-                at_once=work.at_once or 16,
+                at_once="" if work.at_once is None else f"concurrency = {work.at_once}",
             )
         )
         (folder / "key").write_text("sk-of-no-vendor")
@@ -201,10 +201,10 @@ def show_values(values: Sequence[float], unit: str, digits: int = 1) -> str:
 def say_columns() -> None:
     """Write the heading of the table."""
     peer = "the peer" if PEER.exists() else "no peer: make bench-peer"
-    heading = f"{'Foxcast':<28}| {peer:<28}| {'floor, and times it':<24}| {'wanted':<19}| before"
+    heading = f"{'Foxcast':<34}| {peer:<34}| {'floor, and times it':<24}| {'wanted':<19}| before"
     say(f"{'least and median of pairs that take turns':<62}", heading)
 
 
 def say_row(what: str, *, foxcast: str, peer: str = "-", floor: str = "-", wanted: str = "-", load: str) -> None:
     """Write one row of the table."""
-    say(f"{what:<62}", f"{foxcast:<28}| {peer:<28}| {floor:<24}| wanted {wanted:<12}| {load}")
+    say(f"{what:<62}", f"{foxcast:<34}| {peer:<34}| {floor:<24}| wanted {wanted:<12}| {load}")

@@ -26,7 +26,7 @@ from bot.evaluation.trial_table import KEY_COLUMNS, read_trial_tables
 from bot.forecasting.agent.parsing import parse_object
 from bot.net.client import _ClockSkewEstimator as ClockSkewEstimator
 from bot.net.html.extraction import extract_page
-from bot.net.rate_limit import requested_wait_s
+from bot.net.rate_headers import requested_wait_s
 from bot.plugin_system.registry import load_registry
 from bot.store.requests import pending_requests, send_request
 from bot.testing.clock import FakeClock

@@ -6,7 +6,7 @@ It lists ferries that sail or not: prices in cents of both sides, times in Unix 
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from bot.api import (
@@ -17,6 +17,7 @@ from bot.api import (
     ChoicePrediction,
     ChoiceShape,
     CrowdForecast,
+    CurveShape,
     FoxcastError,
     MalformedDataError,
     NotFoundError,
@@ -50,6 +51,8 @@ def record(name: str, yes_cents: float, **changes: Any) -> dict[str, Any]:
         "status": "open",
         "winner": "",
         "line": "north",
+        "rules": "The harbour master decides.",
+        "spread_cents": 4,
     }
     return plain | changes
 
@@ -59,6 +62,7 @@ MARKETS = {
     "iona": record("iona", 80, line="south"),
     "mull": record("mull", 12, line="south"),
     "first": record("first", 0, options={"Ann": 60, "Bob": 30, "Cat": 10}, line="race"),
+    "delay": record("delay", 50, low=0, high=60),
     "jura": record("jura", 55, status="resolved", winner="yes"),
 }
 OVER = {
@@ -88,14 +92,18 @@ class FerryReader:
         self.context = context
 
     async def questions(self) -> AsyncIterator[Question]:
-        cursor = ""
+        cursor, listed = "", self.listed_keys()
         for _ in range(self.max_pages):
             page = await self.read_page(cursor)
             for one in self.open_records(page["markets"]):
                 try:
-                    yield self.parse_question(one)
+                    question = self.parse_question(one)
                 except (LookupError, TypeError, ValueError):
                     self.skip_record(one)
+                    continue
+                if question.ref.key not in listed:
+                    yield question
+                listed.add(question.ref.key)
             cursor = self.next_cursor(page)
             if not cursor:
                 return
@@ -112,6 +120,10 @@ class FerryReader:
     def next_cursor(self, page: Any) -> str:
         return str(page["next"])
 
+    def listed_keys(self) -> set[str]:
+        """Return the set to put the keys of one listing into."""
+        return set()
+
     def open_records(self, records: list[Any]) -> list[Any]:
         return [one for one in records if one.get("status", "open") == "open"]
 
@@ -119,17 +131,17 @@ class FerryReader:
         """Leave out what cannot be read."""
 
     def parse_question(self, one: Record) -> Question:
-        options = one.get("options")
-        at = self.context.clock.now()
+        at = self.price_time(one)
         return Question(
             ref=QuestionRef(self.venue, self.key_of(one)),
             title=one["title"],
-            shape=ChoiceShape(options=tuple(options)) if options else BinaryShape(),
-            targets=(Target(resolves_at=self.moment(one["resolves"])),),
+            shape=self.shape(one),
+            targets=(Target(resolves_at=self.resolution_time(one)),),
+            criteria=one["rules"],
             closes_at=self.closing_time(one),
-            crowd=CrowdForecast(prediction=self.price(one), at=at),
+            crowd=None if "low" in one else CrowdForecast(prediction=self.price(one), at=at, spread=self.spread(one)),
             event=self.event(one),
-            category="ferries",
+            category=self.category(one),
         )
 
     def key_of(self, one: Record) -> str:
@@ -143,11 +155,31 @@ class FerryReader:
     def moment(self, seconds: float) -> datetime:
         return datetime.fromtimestamp(seconds, UTC)
 
+    def shape(self, one: Record) -> BinaryShape | ChoiceShape | CurveShape:
+        if options := one.get("options"):
+            return ChoiceShape(options=tuple(options))
+        return CurveShape(grid=self.grid(one), unit="minutes") if "low" in one else BinaryShape()
+
+    def grid(self, one: Record) -> tuple[float, ...]:
+        return tuple(one["low"] + (one["high"] - one["low"]) * step / 10 for step in range(11))
+
+    def spread(self, one: Record) -> float:
+        return float(one["spread_cents"] / 100)
+
     def closing_time(self, one: Record) -> datetime:
         return self.moment(one["stops_trading"])
 
+    def resolution_time(self, one: Record) -> datetime:
+        return self.moment(one["resolves"])
+
+    def price_time(self, one: Record) -> datetime:
+        return self.context.clock.now()
+
     def event(self, one: Record) -> str:
         return str(one["line"])
+
+    def category(self, one: Record) -> str:
+        return "ferries"
 
     async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
         for ref in pending:
@@ -210,6 +242,106 @@ class OptionsShifted(FerryReader):
         return super().price(one)
 
 
+class LastOptionsSwapped(FerryReader):
+    def price(self, one: Record) -> BinaryPrediction | ChoicePrediction:
+        if options := one.get("options"):
+            first, second, third = options
+            changed = {first: options[first], second: options[third], third: options[second]}
+            return ChoicePrediction({name: cents / 100 for name, cents in changed.items()})
+        return super().price(one)
+
+
+class FirstPageTwice(FerryReader):
+    async def read_page(self, cursor: str) -> Any:
+        if not cursor:
+            await super().read_page(cursor)
+        return await super().read_page(cursor)
+
+
+class ListedForgotten(FerryReader):
+    async def questions(self) -> AsyncIterator[Question]:
+        cursor = ""
+        while True:
+            page = await self.read_page(cursor)
+            for one in self.open_records(page["markets"]):
+                yield self.parse_question(one)
+            cursor = self.next_cursor(page)
+            if not cursor:
+                return
+
+
+class ListedForEver(FerryReader):
+    def __init__(self, context: PluginContext) -> None:
+        super().__init__(context)
+        self.known: set[str] = set()
+
+    def listed_keys(self) -> set[str]:
+        return self.known
+
+
+class OutcomesOnce(FerryReader):
+    def __init__(self, context: PluginContext) -> None:
+        super().__init__(context)
+        self.known: set[QuestionRef] = set()
+
+    async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
+        async for one in super().resolutions([ref for ref in pending if ref not in self.known]):
+            self.known.add(one.ref)
+            yield one
+
+
+class OutcomesTwice(FerryReader):
+    async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
+        async for one in super().resolutions(pending):
+            yield one
+            yield one
+
+
+class SecondsAsMilliseconds(FerryReader):
+    def resolution_time(self, one: Record) -> datetime:
+        return self.moment(one["resolves"] / 1000)
+
+
+class PricedWhenClosed(FerryReader):
+    def price_time(self, one: Record) -> datetime:
+        return self.closing_time(one)
+
+
+class OpensForEver(FerryReader):
+    def open_records(self, records: list[Any]) -> list[Any]:
+        return [one | {"stops_trading": 1_700_000_000} for one in super().open_records(records)]
+
+
+class LocalTimes(FerryReader):
+    def closing_time(self, one: Record) -> datetime:
+        return super().closing_time(one) - timedelta(hours=5)
+
+
+class CategoryForgotten(FerryReader):
+    def category(self, one: Record) -> str:
+        return ""
+
+
+class RulesForgotten(FerryReader):
+    def parse_question(self, one: Record) -> Question:
+        return super().parse_question({**one, "rules": ""})
+
+
+class SpreadInCents(FerryReader):
+    def spread(self, one: Record) -> float:
+        return float(one["spread_cents"])
+
+
+class HalfSpread(FerryReader):
+    def spread(self, one: Record) -> float:
+        return super().spread(one) / 2
+
+
+class RangeFromOne(FerryReader):
+    def grid(self, one: Record) -> tuple[float, ...]:
+        return tuple(float(step) for step in range(11))
+
+
 class NoPrice(FerryReader):
     def parse_question(self, one: Record) -> Question:
         from dataclasses import replace
@@ -245,6 +377,15 @@ class PageInOneTry(FerryReader):
 class UnguardedOutcomes(FerryReader):
     def skip_gone(self, ref: QuestionRef) -> None:
         raise  # noqa: PLE0704 - called by the handler
+
+
+class OutageSwallowed(FerryReader):
+    async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
+        try:
+            async for one in super().resolutions(pending):
+                yield one
+        except FoxcastError:
+            return
 
 
 class UnguardedRecords(FerryReader):

@@ -50,8 +50,10 @@ class ClockedWebSocketClient:
         self._clock = clock
 
     @asynccontextmanager
-    async def connect(self, url: str, *, max_bytes: int) -> AsyncIterator[WebSocketConnection]:
-        async with self._sockets.connect(url, max_bytes=max_bytes) as socket:
+    async def connect(
+        self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[WebSocketConnection]:
+        async with self._sockets.connect(url, max_bytes=max_bytes, headers=headers) as socket:
             yield _ClockedWebSocketConnection(socket, self._clock)
 
 

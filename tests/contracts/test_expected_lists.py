@@ -41,7 +41,7 @@ class TestManifoldList(QuestionListContract):
     settings: ClassVar[PluginSettings] = ManifoldSettings(min_bettors=0)
     expected: ClassVar[Mapping[str, ExpectedQuestion]] = {
         "m1": (0.5, MANIFOLD_END, "binary"),
-        "m2": (0.6, MANIFOLD_END, "choice"),
+        "m2": ({"Option a": 0.6, "Option b": 0.4}, MANIFOLD_END, "choice"),
         "m3/a": (0.6, MANIFOLD_END, "binary"),
         "m3/b": (0.4, MANIFOLD_END, "binary"),
         "m4": (None, MANIFOLD_END, "curve"),
@@ -54,6 +54,7 @@ class TestManifoldList(QuestionListContract):
         "m4": NumericOutcome(25.0),
     }
     events: ClassVar[Mapping[str, str]] = {"m1": "m1", "m2": "m2", "m3/a": "m3", "m3/b": "m3"}
+    details: ClassVar[Mapping[str, Mapping[str, object]]] = {"m4": {"range": (0.0, 100.0)}}
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> PluginContext:
@@ -121,6 +122,9 @@ class TestMetaculusList(QuestionListContract):
         "40004:50005": VoidOutcome("annulled"),
     }
     events: ClassVar[Mapping[str, str]] = {"40004:50004": "40004", "40004:50005": "40004"}
+    details: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        "40002:50002": {"range": (0.0, 100.0), "open_bounds": (False, True), "unit": "mm"}
+    }
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> PluginContext:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -27,6 +28,7 @@ from bot.api import (
     PluginSettings,
     Position,
     Prediction,
+    PriceFeedContext,
     Question,
     SizingPolicy,
     SubmissionBatch,
@@ -38,6 +40,7 @@ from bot.core.interfaces import QuestionReader
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
 from bot.testing.planner_contract import OrderPlannerContract, PlanningCase
+from bot.testing.price_feed_contract import PriceFeedContract, PriceFeedSetup
 from bot.testing.question_list_contract import ExpectedQuestion, QuestionListContract
 from bot.testing.submitter_contracts import ExpectedTrade, SubmitterSetup
 from bot.testing.submitters import LossyTradingSubmitter
@@ -46,12 +49,14 @@ from bot.testing.venue_contracts import ClosingPlannerContract, QuestionReaderCo
 from plugins.kalshi import foxcast_venues
 from plugins.kalshi.api_client import QueryParameters, build_url
 from plugins.kalshi.planner import create_planner
+from plugins.kalshi.price_feed import KalshiPriceFeed
 from plugins.kalshi.questions import NONE_OPTION
 from plugins.kalshi.reader import KalshiReader
 from plugins.kalshi.settings import KalshiSettings
 from plugins.kalshi.writer import KalshiWriter
 from tests.plugins.kalshi.conftest import KalshiFixture, open_kalshi
 from tests.plugins.kalshi.fake_account import key_text
+from tests.plugins.kalshi.fake_stream import FakeKalshiStream
 from tests.plugins.kalshi.records import WALK_BOOK, event, market, quoted, series, settled
 from tests.plugins.kalshi.test_trading import a_purchase
 from tests.plugins.kalshi.trading import account, intent_of, paper_place
@@ -115,6 +120,7 @@ class TestFinding(QuestionReaderContract):
         return "KXDEMO-26DEC29-A"
 
 
+RACE_PRICES = {"Candidate A": 0.6, "Candidate B": 0.3, NONE_OPTION: 0.1}
 LIST_SETTINGS = KalshiSettings(page_size=1)
 # close_time of the sample market.
 END = datetime(2026, 6, 30, 15, tzinfo=UTC)
@@ -154,7 +160,7 @@ class TestList(QuestionListContract):
     cursor_field = "cursor"
     # Midpoints of the best quotes: 0.58 and 0.62 (0.29 and 0.31 for the other option), 0.47 and 0.52.
     expected: ClassVar[Mapping[str, ExpectedQuestion]] = {
-        "event:KXDEMO-26DEC30": (0.6, END, "choice"),
+        "event:KXDEMO-26DEC30": (RACE_PRICES, END, "choice"),
         "KXDEMO-26DEC31-A": (0.495, END, "binary"),
         "KXDEMO-26DEC31-B": (0.495, END, "binary"),
     }
@@ -180,6 +186,7 @@ RACE_BELIEFS = {"Candidate A": 0.55, "Candidate B": 0.42, NONE_OPTION: 0.03}
 
 class TestPlanner(OrderPlannerContract):
     spec = SPEC
+    tick, lot = 0.01, 0.01
 
     @pytest.fixture
     async def kalshi(self, tmp_path: Path) -> AsyncIterator[KalshiFixture]:
@@ -203,9 +210,9 @@ class TestPlanner(OrderPlannerContract):
         high, low = (self.proposal(kalshi, market_question, BinaryPrediction(belief)) for belief in (0.8, 0.2))
         choice = self.proposal(kalshi, race, ChoicePrediction(RACE_BELIEFS))
         return [
-            PlanningCase(proposal=high, contract=HELD, leg=YES),
-            PlanningCase(proposal=low, contract=HELD, leg=NO),
-            PlanningCase(proposal=choice, contract="KXDEMO-26DEC30-B", leg=YES, option="Candidate B"),
+            PlanningCase(proposal=high, contract=HELD, leg=YES, price=0.57),
+            PlanningCase(proposal=low, contract=HELD, leg=NO, price=0.45),
+            PlanningCase(proposal=choice, contract="KXDEMO-26DEC30-B", leg=YES, price=0.3, option="Candidate B"),
         ]
 
     @pytest.fixture
@@ -368,7 +375,54 @@ class TestWriter(TradingSubmitterContract):
                 now=kalshi.clock.now,
                 lose_request=lambda: live.losses.append("request"),
                 lose_reply=lambda: live.losses.append("reply"),
+                replace_reply=lambda: live.losses.append("gateway"),
                 edit_questions=edit,
                 trades=TRADES,
                 secrets=tuple(line for line in key_text().decode().splitlines() if "-" not in line),
+            )
+
+
+class TestFeed(PriceFeedContract):
+    spec = SPEC
+
+    @pytest.fixture
+    async def feed_setup(self, tmp_path: Path) -> AsyncIterator[PriceFeedSetup]:
+        async with open_writer_fixture(tmp_path, FakeClock()) as live:
+            kalshi, venue = live.kalshi, live.kalshi.venue
+            stream = FakeKalshiStream(live.account, kalshi.clock)
+            pair = event(quoted("A", "0.55", "0.57"), quoted("B", "0.28", "0.30"), number=30, mutually_exclusive=True)
+            venue.add(event(*(quoted(letter, "0.55", "0.57") for letter in "ABC")), pair)
+            tickers = [market["ticker"] for one in venue.events.values() for market in one["markets"]]
+            venue.books = {ticker: {"yes_dollars": [], "no_dollars": []} for ticker in tickers}
+            middles = dict(zip(tickers, (0.56, 0.56, 0.56, 0.56, 0.29), strict=True))
+            for ticker, middle in middles.items():
+                stream.move(ticker, f"{middle - 0.01:.4f}", f"{middle + 0.01:.4f}")
+            steps = count()
+
+            async def move(question: Question) -> Prediction:
+                contracts = json.loads(question.facts["tickers"])
+                first = next(iter(contracts.values()))
+                middles[first] = round(0.515 + 0.01 * (next(steps) * 3 % 10), 3)
+                stream.move(first, f"{middles[first] - 0.01:.4f}", f"{middles[first] + 0.01:.4f}")
+                if "" in contracts:
+                    return BinaryPrediction(middles[first])
+                sums = sum(middles[one] for one in contracts.values())
+                return ChoicePrediction(
+                    {name: middles[one] for name, one in contracts.items()} | {NONE_OPTION: 1.0 - sums}
+                )
+
+            async def silence() -> None:
+                stream.is_silent = True
+                await kalshi.clock.advance(100.0)
+
+            found = await kalshi.questions()
+            place = kalshi.place
+            context = PriceFeedContext(clock=kalshi.clock, http=place.http, folder=place.folder, sockets=stream)
+            yield PriceFeedSetup(
+                feed=KalshiPriceFeed(kalshi.settings, context),
+                questions=[found[key] for key in ("KXDEMO-26DEC31-A", "KXDEMO-26DEC31-B", "event:KXDEMO-26DEC30")],
+                others=[found["KXDEMO-26DEC31-C"]],
+                move=move,
+                silence=silence,
+                now=kalshi.clock.now,
             )

@@ -27,7 +27,10 @@ MARKETS: Mapping[str, Mapping[str, Any]] = {
 OVER: Mapping[str, Mapping[str, Any]] = {
     "m1": {**MARKETS["m1"], **DONE, "resolution": "YES", "resolutionProbability": 0.4},
     "m2": {**MARKETS["m2"], **DONE, "resolution": "b"},
-    "m3": {**MARKETS["m3"], "answers": [answer("a", 0.6, resolution="NO", resolutionTime=1), answer("b", 0.4)]},
+    "m3": {
+        **MARKETS["m3"],
+        "answers": [answer("a", 0.6, resolution="NO", resolutionTime=DONE["resolutionTime"]), answer("b", 0.4)],
+    },
     "m4": {**MARKETS["m4"], **DONE, "resolution": "MKT", "resolutionProbability": 0.25},
 }
 

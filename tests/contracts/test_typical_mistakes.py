@@ -30,7 +30,8 @@ class TestFerryList(QuestionListContract):
         "skye": (0.375, ferry.CLOSES, "binary"),
         "iona": (0.8, ferry.CLOSES, "binary"),
         "mull": (0.12, ferry.CLOSES, "binary"),
-        "first": (0.6, ferry.CLOSES, "choice"),
+        "first": ({"Ann": 0.6, "Bob": 0.3, "Cat": 0.1}, ferry.CLOSES, "choice"),
+        "delay": (None, ferry.CLOSES, "curve"),
     }
     outcomes: ClassVar[dict[str, Outcome]] = {
         "skye": BinaryOutcome(1.0),
@@ -38,6 +39,10 @@ class TestFerryList(QuestionListContract):
         "mull": VoidOutcome("the venue cancelled it"),
     }
     events: ClassVar[dict[str, str]] = {"skye": "north", "iona": "south", "mull": "south", "first": "race"}
+    details: ClassVar[dict[str, dict[str, object]]] = {
+        "skye": {"category": "ferries", "spread": 0.04, "criteria": "harbour master"},
+        "delay": {"range": (0.0, 60.0), "unit": "minutes", "resolves_at": ferry.RESOLVES},
+    }
     cursor_field = "next"
     max_pause_s = 0.03
 
@@ -45,6 +50,7 @@ class TestFerryList(QuestionListContract):
 LISTED = "all_expected_questions_are_listed_and_no_others"
 PRICES = "prices_are_those_of_the_page"
 TIMES = "closing_times_are_those_of_the_page"
+DETAILS = "details_are_those_of_the_page"
 OUTCOMES = "outcomes_are_those_of_the_page"
 RECORD = "a_record_that_cannot_be_read_costs_that_record_only"
 # The check, the fault, and words of the message that name it.
@@ -53,21 +59,37 @@ LIST_MISTAKES: list[tuple[str, type, str]] = [
     (PRICES, ferry.DividedTwice, "divided by 100 twice"),
     (PRICES, ferry.PercentAsProbability, "not percents"),
     (PRICES, ferry.OptionsShifted, "which option is read"),
+    (PRICES, ferry.LastOptionsSwapped, "option 'Bob'.*which option is read"),
     (PRICES, ferry.NoPrice, "Is its price read"),
     (LISTED, ferry.FirstPageOnly, "pages after the first"),
     (LISTED, ferry.ResolvedAsOpen, "closed or resolved"),
+    (LISTED, ferry.SpreadInCents, "a price or spread outside"),
     (LISTED, ferry.DuplicateKeys, "more than once"),
     (LISTED, ferry.OtherVenueName, "under the venue steamer"),
     ("the_pages_are_more_than_one", ferry.FirstPageOnly, "second page"),
+    ("no_page_is_read_twice", ferry.FirstPageTwice, "Take the cursor of the page that was just read"),
+    ("a_record_on_two_pages_is_listed_once", ferry.ListedForgotten, "remember the keys that were listed"),
+    ("a_second_listing_shows_the_same", ferry.ListedForEver, "but not the second"),
+    ("a_second_listing_shows_the_same", ferry.OutcomesOnce, "only the first time"),
     (TIMES, ferry.NaiveTimes, "Times need a zone"),
     (TIMES, ferry.ClosesWhenResolved, "Which field of the record says when trading ends"),
+    (TIMES, ferry.LocalTimes, "-5 hours off"),
+    ("times_are_plausible", ferry.SecondsAsMilliseconds, "seconds as milliseconds"),
+    ("times_are_plausible", ferry.OpensForEver, "though trading ended at"),
+    ("times_are_plausible", ferry.PricedWhenClosed, "when the price was read"),
+    (DETAILS, ferry.CategoryForgotten, "the cap of that name never binds"),
+    (DETAILS, ferry.RulesForgotten, "into Question.criteria"),
+    (DETAILS, ferry.HalfSpread, "the best ask less the best bid"),
+    (DETAILS, ferry.RangeFromOne, "the lowest and highest value"),
     ("kinds_are_those_of_the_page", ferry.ChoiceAsBinary, "read as binary, expected choice"),
     ("events_are_named_so_that_their_cap_binds", ferry.EventForgotten, "the cap of an event never binds"),
     (OUTCOMES, ferry.OutcomeInverted, "outcome of the other side"),
     (OUTCOMES, ferry.CancelledAsNo, "the venue cancelled it, which is VoidOutcome"),
+    (OUTCOMES, ferry.OutcomesTwice, "two outcomes are read of one target"),
     (OUTCOMES, ferry.OpenAsResolved, "open question taken for resolved"),
     (OUTCOMES, ferry.FirstOutcomeOnly, "ask for all that are pending"),
     ("a_question_that_is_gone_costs_no_other_outcome", ferry.UnguardedOutcomes, "ended all outcomes"),
+    ("an_outage_is_not_taken_for_open_questions", ferry.OutageSwallowed, "an outage looks as if nothing were resolved"),
     (RECORD, ferry.UnguardedRecords, "ended the whole listing"),
     (RECORD, ferry.PageInOneTry, "not its page"),
     ("pages_without_an_end_are_not_followed_for_ever", ferry.EndlessPages, "bound the number of pages"),

@@ -211,9 +211,11 @@ class EngineFixture:
 
 
 @asynccontextmanager
-async def open_engine(folder: Path, base_url: str, setup: EngineSetup | None = None) -> AsyncIterator[EngineFixture]:
+async def open_engine(
+    folder: Path, base_url: str, setup: EngineSetup | None = None, clock: NoWaitClock | None = None
+) -> AsyncIterator[EngineFixture]:
     """Open everything on a ledger in the folder, with the models at that address."""
-    chosen, clock, path = setup or EngineSetup(), NoWaitClock(), folder / "ledger.sqlite"
+    chosen, clock, path = setup or EngineSetup(), clock or NoWaitClock(), folder / "ledger.sqlite"
     alerts: list[str] = []
 
     async def alert(subject: str, text: str) -> None:

@@ -23,7 +23,7 @@ FOLDER = ROOT / "state" / "mutation"
 PARTS_FILE, EQUIVALENTS_FILE = (Path(__file__).with_name(name) for name in ("parts.toml", "equivalents.toml"))
 WANTED_SHARE = 0.95
 # What the tests need beside the packages; mutmut copies it next to the changed sources.
-NEEDED = ("foxcast.py", "config.toml", "docs", "Makefile", "requirements.lock", "signer.lock")
+NEEDED = ("foxcast.py", "config.toml", "docs", "Makefile", "requirements.lock", "install")
 SOURCES = ("bot", "plugins")
 PYTEST_OPTIONS = ("-p", "no:xdist", "-p", "no:cacheprovider", "--timeout=300", "--ignore-glob=*/test_kills.py")
 # Exit codes of mutmut's workers.

@@ -17,6 +17,7 @@ from bot.api import (
     Question,
     QuestionRef,
     RateLimit,
+    ShareFees,
     Target,
     TradeProposal,
     VenueReader,
@@ -110,6 +111,7 @@ def foxcast_venues() -> list[VenueSpec[FakeExchangeSettings]]:
             paper=open_paper,
             writer=open_writer,
             planner=open_planner,
+            fees=lambda _question, _order: ShareFees(),
             prices=open_prices,
             rates=rates,
         )

@@ -14,6 +14,7 @@ from bot.config.venue_schema import (
     TradingSection,
 )
 from bot.core.orders import Order, OrderSide
+from bot.core.plugin_specs import OrderFees, PluginTableName, VenueSpec
 from bot.core.questions import Question
 from bot.core.submissions import LIVE_MODES, ExecutionMode
 from bot.execution.gate.config_digest import OfferedSpecs, config_digest
@@ -26,7 +27,8 @@ class ExecutionPolicy:
     ``primary_forecaster`` submits, except for questions that match a table in ``choose``; nothing is submitted for
     questions that ``exclude`` names. ``hand_trading``: a person writes to the account too. ``posts_comments``: the
     reasons of an accepted forecast are posted as a comment, made from ``comment_template``. ``config_digest`` is that
-    of the configuration that an arm record for it is bound to.
+    of the configuration that an arm record for it is bound to. ``fees`` are those of the venue, None where no forecast
+    becomes an order.
     """
 
     venue: str
@@ -44,6 +46,7 @@ class ExecutionPolicy:
     config_digest: str = ""
     choose: tuple[ChooseTable, ...] = ()
     exclude: ExcludeSection = field(default_factory=ExcludeSection)
+    fees: OrderFees | None = None
 
     @property
     def eligible_forecasters(self) -> frozenset[str]:
@@ -85,7 +88,13 @@ def venue_policy(config: Config, venue: str, offered: OfferedSpecs) -> Execution
         posts_comments=table.comment,
         comment_template=table.comment_template,
         config_digest=config_digest(config, venue, offered),
+        fees=_venue_fees(venue, offered),
     )
+
+
+def _venue_fees(venue: str, offered: OfferedSpecs) -> OrderFees | None:
+    specs = (spec for spec in offered(PluginTableName.VENUES) if isinstance(spec, VenueSpec))
+    return next((spec.fees for spec in specs if spec.name == venue), None)
 
 
 def venue_policies(

@@ -6,7 +6,7 @@ cannot be made counts as an objection: the builder of the context ensures that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from bot.core.orders import OrderSide
@@ -18,6 +18,7 @@ from bot.execution.gate.approval import forecast_edge, missing_approval_reason, 
 from bot.execution.gate.caps import CAP_TOLERANCE, loss_limit_breach, max_order_cost, tightest_headroom
 from bot.execution.gate.decision_context import REPLAN_AFTER, DecisionContext, SubmissionKind, SubmissionPhase
 from bot.execution.gate.execution_policy import ExecutionPolicy
+from bot.execution.gate.order_fees import FEE_TOLERANCE, venue_fees
 
 RuleCheck = Callable[[DecisionContext], HoldDecision | None]
 
@@ -332,12 +333,15 @@ def check_losses(context: DecisionContext) -> HoldDecision | None:
 def check_edge(context: DecisionContext) -> HoldDecision | None:
     """Hold a purchase that gains too little after fees, by the forecast itself. Sales take no new risk.
 
-    The planner's own figure counts where it is lower, and for a curve, whose value only the planner knows.
+    The fees are those of the venue or of the planner, whichever are higher. The planner's own figure of the edge counts
+    where it is lower, and for a curve, whose value only the planner knows.
     """
     order, minimum = context.order, context.policy.trading.edge
     if order is None or order.side is OrderSide.SELL:
         return None
-    edge = forecast_edge(order, context.forecast.predictions)
+    charged = venue_fees(context.policy, question=context.question, order=order)
+    fees = order.fees if isinstance(charged, str) else max(order.fees, charged.usual)
+    edge = forecast_edge(replace(order, fees=fees), context.forecast.predictions)
     if edge is None:
         return context.hold_until_retry(f"the order is on {order.option!r}, which was not forecast", REPLAN_AFTER)
     if min(edge, order.edge) >= minimum - CAP_TOLERANCE:
@@ -350,9 +354,29 @@ def check_edge(context: DecisionContext) -> HoldDecision | None:
     )
 
 
-def check_order_terms(context: DecisionContext) -> HoldDecision | None:
-    """Hold a purchase whose own figures do not agree: caps count its cost, and its limit is what it may pay."""
+def check_order_fees(context: DecisionContext) -> HoldDecision | None:
+    """Hold an order that counts lower fees than the venue takes: its cost, its edge and the account depend on them."""
     order = context.order
+    if order is None:
+        return None
+    charged = venue_fees(context.policy, question=context.question, order=order)
+    if isinstance(charged, str):
+        return context.hold_until_retry(charged, REPLAN_AFTER)
+    if order.fees >= charged.least - FEE_TOLERANCE:
+        return None
+    least = f"{context.policy.venue} takes at least {charged.least:.4f}"
+    return context.hold_until_retry(f"the planner counts {order.fees:.4f} of fees, and {least}", REPLAN_AFTER)
+
+
+def check_order_terms(context: DecisionContext) -> HoldDecision | None:
+    """Hold an order that its planner calls a closing one, and a purchase whose own figures do not agree.
+
+    Caps count its cost, and its limit is what it may pay. A closing order skips the rules about the forecast.
+    """
+    order = context.order
+    if order is not None and order.closing:
+        why = "the planner says that its order closes a position, which only a person or an exit policy can ask for"
+        return context.hold_until_retry(why, REPLAN_AFTER)
     if order is None or order.side is OrderSide.SELL:
         return None
     least = order.shares * order.expected + order.fees
@@ -462,6 +486,9 @@ RULES: tuple[SubmissionRule, ...] = (
         check=check_hourly_rate, phases=_DECIDE, kinds=_FORECAST | _CLOSING, needs_plan=True, why_one_phase=_RESERVED
     ),
     SubmissionRule(check=check_losses, phases=_BOTH, needs_plan=True),
+    SubmissionRule(
+        check=check_order_fees, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_PLAN_IS_FRESH
+    ),
     SubmissionRule(check=check_edge, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_PLAN_IS_FRESH),
     SubmissionRule(
         check=check_price_band, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_PLAN_IS_FRESH

@@ -9,7 +9,7 @@ Source: BLF (arXiv 2604.18576v3), appendix B, stage 2, and J.5.
 
 import json
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -75,13 +75,13 @@ def missing_filter_warning(section: ResearchSection, roles: Container[str]) -> s
     )
 
 
-async def judge_content(texts: list[str], context: ToolContext, trace: ToolCallTrace) -> ContentVerdict:
-    """Return the filter's verdict on these texts; nothing if config or the trial has no filter."""
+async def judge_content(texts: Iterable[str], context: ToolContext, trace: ToolCallTrace) -> ContentVerdict:
+    """Return the filter's verdict on these texts; nothing if config or the trial has no filter: then none is made."""
     guards = context.guards
     if guards.cutoff is None or not guards.judges_content:
         return ContentVerdict()
     return await judge_texts(
-        texts, guards.cutoff, trace, trouble=lambda why: context.warn("texts are not checked", FILTER_ROLE, why)
+        list(texts), guards.cutoff, trace, trouble=lambda why: context.warn("texts are not checked", FILTER_ROLE, why)
     )
 
 

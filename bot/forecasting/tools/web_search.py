@@ -26,7 +26,7 @@ from bot.forecasting.services import ConfiguredSearchEngine
 from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
 from bot.forecasting.trial_memory import WEB_SEARCH, FilterCounts, ShownResult, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
-from bot.forecasting.untrusted_text import clean_text
+from bot.forecasting.untrusted_text import clean_text, fence_text
 from bot.forecasting.web_addresses import parse_address
 from bot.store.serialization import JsonSerializer
 
@@ -85,9 +85,8 @@ class WebSearchTool:
             message = "The search could not be done: no search engine answered."
             raise ToolCallError(message, note=ToolCallNote(search=number))
         results, caught = self._filter_by_date(found)
-        verdict = await judge_content(
-            [judged_hit_text(result.hit, self.context) for result in results], self.context, trace
-        )
+        judged_texts = (judged_hit_text(result.hit, self.context) for result in results)
+        verdict = await judge_content(judged_texts, self.context, trace)
         kept, dropped = self._filter_by_content(results, verdict)
         return self._build_outcome(number, kept, caught + dropped, checked=verdict.checked)
 
@@ -116,7 +115,7 @@ class WebSearchTool:
 
         asked = {"engine": engine.name, "query": query, "before": before and before.isoformat(), "limit": limit}
         return await trace.replay_or_run(
-            "search", asked, lambda: run_with_timeout(SEARCH_TIMEOUT_S, engine.name, hits())
+            "search", asked, lambda: run_with_timeout(SEARCH_TIMEOUT_S, engine.name, hits()), with_next=True
         )
 
     def _date_bound(self, engine: ConfiguredSearchEngine) -> datetime | None:
@@ -182,8 +181,9 @@ class WebSearchTool:
         )
 
     def _show_source(self, source: ShownSource) -> str:
+        # Each part was cleaned when the source was built.
         head = f"{source.title}\n{source.url} ({source.date or 'no date'})"
-        return self.context.fence(f"{head}\n{source.text}", source.name, self.context.section.snippet_chars + 900)
+        return fence_text(f"{head}\n{source.text}", source.name, 2 * self.context.section.snippet_chars + 1_900)
 
 
 def select_engines(

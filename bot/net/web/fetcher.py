@@ -20,7 +20,7 @@ from bot.core.errors import MalformedDataError, NotFoundError, RequestRejectedEr
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.core.research import FetchedPage
 from bot.net.connections import ProxySelector, SendTrace, create_tls_context, open_http_client, send_once
-from bot.net.rate_limit import parse_retry_after
+from bot.net.rate_headers import parse_retry_after
 from bot.net.response_body import BoundedBody
 from bot.net.web.addresses import FetchTarget, HostResolver, SystemResolver, parse_fetch_target
 

@@ -57,9 +57,9 @@ async def kalshi(tmp_path: Path) -> AsyncIterator[KalshiFixture]:
 
 
 @asynccontextmanager
-async def open_kalshi(tmp_path: Path) -> AsyncIterator[KalshiFixture]:
+async def open_kalshi(tmp_path: Path, clock: FakeClock | None = None) -> AsyncIterator[KalshiFixture]:
     """Open the venue with one series and no event."""
-    venue, clock = FakeKalshiExchange(series={"KXDEMO": series()}), FakeClock()
+    venue, clock = FakeKalshiExchange(series={"KXDEMO": series()}), clock or FakeClock()
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
     async with (
         LoopbackServer(venue.answer) as server,

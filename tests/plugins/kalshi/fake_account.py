@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -55,8 +55,31 @@ def key_text(form: serialization.PrivateFormat = serialization.PrivateFormat.PKC
 
 
 @dataclass(slots=True)
+class FakeTokenBucket:
+    """Tokens of one kind of requests: those of the lowest tier hold one second."""
+
+    rate: int
+    tokens: float = 0.0
+    filled_at: datetime | None = None
+
+    def take(self, tokens: int, now: datetime) -> bool:
+        """Take tokens, if there are as many."""
+        waited_s = 1.0 if self.filled_at is None else (now - self.filled_at).total_seconds()
+        self.tokens, self.filled_at = min(self.rate, self.tokens + waited_s * self.rate), now
+        if self.tokens < tokens:
+            return False
+        self.tokens -= tokens
+        return True
+
+
+@dataclass(slots=True)
 class FakeKalshiAccount:
-    """One account at the exchange; ``lag`` reads of orders and fills show nothing of the last order."""
+    """One account at the exchange; ``lag`` reads of orders and fills show nothing of the last order.
+
+    After a cancellation the order is listed as resting for ``stale_cancels`` more readings; with ``cancels_wrongly``
+    the response is about another, and nothing is cancelled. With ``is_limited`` requests use up tokens. Resting orders
+    reserve nothing, and nobody fills them. For 60 s after all were cancelled together, new ones are cancelled too.
+    """
 
     exchange: FakeKalshiExchange
     now: Callable[[], datetime]
@@ -67,34 +90,59 @@ class FakeKalshiAccount:
     orders: list[dict[str, Any]] = field(default_factory=list)
     fills: list[dict[str, Any]] = field(default_factory=list)
     positions: dict[str, Decimal] = field(default_factory=dict)
-    costs: dict[str, Decimal] = field(default_factory=dict)
-    fees: dict[str, Decimal] = field(default_factory=dict)
     used_ids: set[str] = field(default_factory=set)
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    is_limited: bool = False
+    read_tokens: FakeTokenBucket = field(default_factory=lambda: FakeTokenBucket(rate=200))
+    write_tokens: FakeTokenBucket = field(default_factory=lambda: FakeTokenBucket(rate=100))
+    cancels_until: datetime | None = None
+    stale_cancels: int = 0
+    cancels_wrongly: bool = False
 
     def answer(self, request: ReceivedRequest) -> ScriptedResponse | None:
         """Answer what needs a key; None for everything else."""
         url = urlsplit(request.path)
-        if not url.path.startswith(f"{PREFIX}/portfolio/"):
+        if not url.path.startswith((f"{PREFIX}/portfolio/", f"{PREFIX}/account/")):
             return None
-        if (refused := self._signature_refusal(request, url.path)) is not None:
+        if (refused := self.signature_refusal(request, url.path)) is not None:
             return refused
-        if url.path.startswith(f"{PREFIX}/portfolio/orders") and request.method != "GET":
-            return refusal(410, "deprecated_v1_order_endpoint")
-        if request.method == "POST" and url.path == ORDERS:
-            return self._order(request)
+        if self.is_limited and not self._take_tokens(request.method):
+            return reply({"error": "too many requests"}, 429)
         asked = {name: values[0] for name, values in parse_qs(url.query).items()}
-        if request.method == "DELETE" and url.path.startswith(f"{ORDERS}/"):
-            return self._cancel(url.path.rpartition("/")[2], asked)
+        if request.method != "GET":
+            return self._write(request, url.path, asked)
+        if url.path.startswith(f"{PREFIX}/account/"):
+            return self._read_limits(url.path.rpartition("/")[2])
         return self._read(url.path.removeprefix(f"{PREFIX}/portfolio/"), asked)
 
-    def rest_order(self, ticker: str, count: str, price: str) -> str:
+    def _write(self, request: ReceivedRequest, path: str, asked: dict[str, str]) -> ScriptedResponse:
+        match request.method, path.removeprefix(ORDERS):
+            case "POST", "":
+                return self._order(request)
+            case "DELETE", "":
+                return self._cancel_all()
+            case "DELETE", name if name.startswith("/"):
+                return self._cancel(name.removeprefix("/"), asked)
+        is_first_version = path.startswith(f"{PREFIX}/portfolio/orders")
+        return refusal(410, "deprecated_v1_order_endpoint") if is_first_version else not_found()
+
+    def rest_order(self, ticker: str, count: str, price: str, *, side: str = "bid") -> str:
         """Add an order that a person let rest; return its id."""
-        found = self._record(ticker, "bid", Decimal(count), Decimal(price), f"person-{len(self.orders)}")
+        found = self._record(ticker, side, Decimal(count), Decimal(price), f"person-{len(self.orders)}")
         self.orders.append(found | {"status": "resting", "remaining_count_fp": count})
         return str(found["order_id"])
 
-    def _signature_refusal(self, request: ReceivedRequest, path: str) -> ScriptedResponse | None:
+    def _take_tokens(self, method: str) -> bool:
+        bucket = self.read_tokens if method == "GET" else self.write_tokens
+        return bucket.take(2 if method == "DELETE" else 10, self.now())
+
+    def _read_limits(self, path: str) -> ScriptedResponse:
+        buckets = {"read": self.read_tokens, "write": self.write_tokens}
+        sizes = {name: {"refill_rate": one.rate, "bucket_capacity": one.rate} for name, one in buckets.items()}
+        return reply({"usage_tier": "basic", **sizes, "grants": []}) if path == "limits" else not_found()
+
+    def signature_refusal(self, request: ReceivedRequest, path: str) -> ScriptedResponse | None:
+        """Refuse a request that the key did not sign just now."""
         headers = request.headers
         stamp, name = headers.get("kalshi-access-timestamp", ""), headers.get("kalshi-access-key", "")
         if not headers.get("kalshi-access-signature"):
@@ -112,44 +160,77 @@ class FakeKalshiAccount:
             return refusal(401, "authentication_error", details="INCORRECT_API_KEY_SIGNATURE")
         return None
 
-    def _order(self, request: ReceivedRequest) -> ScriptedResponse:  # noqa: PLR0911 - one for each refusal
+    def _order(self, request: ReceivedRequest) -> ScriptedResponse:
         try:
             body = json.loads(request.body)
         except ValueError:
             return flat_refusal("invalid character")
         self.bodies.append(body)
-        if (refused := self._body_refusal(request, body)) is not None:
+        refused = self._body_refusal(request, body) or self._state_refusal(body)
+        if refused is not None:
             return refused
-        client_id = body["client_order_id"]
-        if client_id in self.used_ids:
+        if own := self._own_crossing(body):
+            if body["self_trade_prevention_type"] == "taker_at_cross":
+                return self._accept(body, [], Decimal(0))
+            for order in own:
+                order["status"] = "canceled"
+        return self._trade(body)
+
+    def _state_refusal(self, body: dict[str, Any]) -> ScriptedResponse | None:
+        """Refuse an id that was used, and an order that nothing is open for."""
+        if body["client_order_id"] in self.used_ids:
             return refusal(409, "order_already_exists")
         if self.is_exchange_paused or self.is_paused:
             return refusal(409, "exchange_is_paused" if self.is_exchange_paused else "trading_is_paused")
         market = self.exchange.market(body["ticker"])
-        if market["status"] != "active" or datetime.fromisoformat(market["close_time"]) <= self.now():
-            return refusal(409, "MARKET_INACTIVE")
-        count, price = Decimal(body["count"]), Decimal(body["price"])
-        taken = self._match(body["ticker"], body["side"], count, price, reduce_only=body.get("reduce_only", False))
+        is_open = market["status"] == "active" and datetime.fromisoformat(market["close_time"]) > self.now()
+        return None if is_open else refusal(409, "MARKET_INACTIVE")
+
+    def _trade(self, body: dict[str, Any]) -> ScriptedResponse:
+        closes, kind = body.get("reduce_only", False), body["time_in_force"]
+        taken = self._match(body, reduce_only=closes)
+        short = Decimal(body["count"]) - sum((size for _, size, _ in taken), Decimal(0))
+        if kind == "fill_or_kill" and short:
+            self.used_ids.add(body["client_order_id"])
+            return refusal(409, "fill_or_kill_insufficient_resting_volume")
+        if body.get("post_only", False) and taken:
+            return refusal(400, "invalid_order", details="post only cross")
         cost = sum((size * (p if body["side"] == "bid" else 1 - p) + fee for p, size, fee in taken), Decimal(0))
-        opens = not body.get("reduce_only", False)
         # Money on another shard does not count.
-        cash = self.cash if market["exchange_index"] == 0 else Decimal(0)
-        if opens and cost > cash:
+        cash = self.cash if self.exchange.market(body["ticker"])["exchange_index"] == 0 else Decimal(0)
+        if not closes and cost > cash:
             return refusal(400, "insufficient_balance")
+        return self._accept(body, taken, short if kind == "good_till_canceled" else Decimal(0))
+
+    def _accept(
+        self, body: dict[str, Any], taken: list[tuple[Decimal, Decimal, Decimal]], rest: Decimal
+    ) -> ScriptedResponse:
+        """Record an order with its fills; the rest stays in the book."""
+        client_id, count, price = body["client_order_id"], Decimal(body["count"]), Decimal(body["price"])
         self.used_ids.add(client_id)
         order = self._record(body["ticker"], body["side"], count, price, client_id)
         self.orders.append(order)
-        filled = self._book(order, taken, closing=not opens)
-        return reply(
-            {
-                "order_id": order["order_id"],
-                "client_order_id": client_id,
-                "fill_count": f"{filled:.2f}",
-                "remaining_count": "0.00",
-                "ts_ms": int(self.now().timestamp() * 1000),
-            },
-            201,
-        )
+        filled = self._book(order, taken, closing=body.get("reduce_only", False))
+        if rest:
+            swept = self.cancels_until is not None and self.now() < self.cancels_until
+            order |= {"status": "canceled" if swept else "resting", "remaining_count_fp": f"{0 if swept else rest:.2f}"}
+        fields = {"order_id": order["order_id"], "client_order_id": client_id, "fill_count": f"{filled:.2f}"}
+        if filled:
+            value, fees = sum(p * size for p, size, _ in taken), sum(fee for _, _, fee in taken)
+            fields |= {"average_fill_price": f"{value / filled:.4f}", "average_fee_paid": f"{fees / filled:.4f}"}
+        rest_text = {"remaining_count": order["remaining_count_fp"], "ts_ms": int(self.now().timestamp() * 1000)}
+        return reply(fields | rest_text, 201)
+
+    def _own_crossing(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return own resting orders that the new one would meet."""
+        sign, price = 1 if body["side"] == "bid" else -1, Decimal(body["price"])
+        return [
+            order
+            for order in self.orders
+            if (order["ticker"], order["status"]) == (body["ticker"], "resting")
+            and order["book_side"] != body["side"]
+            and sign * (price - Decimal(order["yes_price_dollars"])) >= 0
+        ]
 
     def _body_refusal(self, request: ReceivedRequest, body: dict[str, Any]) -> ScriptedResponse | None:  # noqa: PLR0911 - one for each refusal
         if "application/json" not in request.headers.get("content-type", ""):
@@ -166,8 +247,8 @@ class FakeKalshiAccount:
         if not re.fullmatch(r"\d+(\.\d{1,2})?", body["count"]) or Decimal(body["count"]) <= 0:
             return refusal(400, "invalid_order")
         if (
-            body["time_in_force"] != "immediate_or_cancel"
-            or "expiration_time" in body
+            body["time_in_force"] not in {"immediate_or_cancel", "fill_or_kill", "good_till_canceled"}
+            or self._has_bad_expiry(body)
             or body["side"] not in {"bid", "ask"}
             or body["self_trade_prevention_type"] not in {"taker_at_cross", "maker"}
         ):
@@ -180,10 +261,16 @@ class FakeKalshiAccount:
             else refusal(400, "invalid_price")
         )
 
-    def _match(
-        self, ticker: str, side: str, count: Decimal, price: Decimal, *, reduce_only: bool
-    ) -> list[tuple[Decimal, Decimal, Decimal]]:
+    def _has_bad_expiry(self, body: dict[str, Any]) -> bool:
+        """Say whether the end of the order is in the past, no whole second, or of an order that never rests."""
+        if "expiration_time" not in body:
+            return False
+        ends, rests = body["expiration_time"], body["time_in_force"] == "good_till_canceled"
+        return not rests or not isinstance(ends, int) or ends <= self.now().timestamp()
+
+    def _match(self, body: dict[str, Any], *, reduce_only: bool) -> list[tuple[Decimal, Decimal, Decimal]]:
         """Return the fills at prices of YES, each with its fee."""
+        ticker, side, count, price = body["ticker"], body["side"], Decimal(body["count"]), Decimal(body["price"])
         book = self.exchange.books[ticker]
         if side == "bid":
             levels = sorted((1 - Decimal(p), Decimal(size)) for p, size in book["no_dollars"])
@@ -210,10 +297,11 @@ class FakeKalshiAccount:
             filled += size
             paid = price if sign > 0 else 1 - price
             self.cash += (size * (1 - paid) if closing else -size * paid) - fee
-            self._count_cost(order["ticker"], sign * size, paid, fee)
             self.fills.append(
                 {
                     "fill_id": f"fill-{len(self.fills)}",
+                    "trade_id": f"fill-{len(self.fills)}",
+                    "exchange_index": 0,
                     "order_id": order["order_id"],
                     "ticker": order["ticker"],
                     "book_side": order["book_side"],
@@ -224,17 +312,12 @@ class FakeKalshiAccount:
                     "created_time": self.now().isoformat(),
                 }
             )
+        self.positions[order["ticker"]] = self.positions.get(order["ticker"], Decimal(0)) + sign * filled
         order["fill_count_fp"] = f"{filled:.2f}"
+        paid = sum((size * (price if sign > 0 else 1 - price) for price, size, _ in taken), Decimal(0))
+        order["taker_fill_cost_dollars"] = f"{paid:.6f}"
+        order["taker_fees_dollars"] = f"{sum((fee for _, _, fee in taken), Decimal(0)):.6f}"
         return filled
-
-    def _count_cost(self, ticker: str, change: Decimal, price: Decimal, fee: Decimal) -> None:
-        """Add contracts at their price; those that close others take away their part of the cost."""
-        held, cost = self.positions.get(ticker, Decimal(0)), self.costs.get(ticker, Decimal(0))
-        closed = min(abs(change), abs(held)) if change * held < 0 else Decimal(0)
-        left = cost * (1 - closed / abs(held)) if closed else cost
-        self.costs[ticker] = left + (abs(change) - closed) * price
-        self.fees[ticker] = self.fees.get(ticker, Decimal(0)) + fee
-        self.positions[ticker] = held + change
 
     def _record(self, ticker: str, side: str, count: Decimal, price: Decimal, client_id: str) -> dict[str, Any]:
         return {
@@ -242,14 +325,54 @@ class FakeKalshiAccount:
             "client_order_id": client_id,
             "ticker": ticker,
             "book_side": side,
+            "outcome_side": "yes" if side == "bid" else "no",
+            "type": "limit",
             "status": "executed",
+            "exchange_index": 0,
             "yes_price_dollars": f"{price:.4f}",
             "no_price_dollars": f"{1 - price:.4f}",
             "initial_count_fp": f"{count:.2f}",
             "fill_count_fp": "0.00",
             "remaining_count_fp": "0.00",
+            "taker_fill_cost_dollars": "0.000000",
+            "maker_fill_cost_dollars": "0.000000",
+            "taker_fees_dollars": "0.000000",
+            "maker_fees_dollars": "0.000000",
+            "expiration_time": None,
             "created_time": self.now().isoformat(),
+            "last_update_time": self.now().isoformat(),
         }
+
+    def _position(self, ticker: str) -> dict[str, Any]:
+        """Return a position with what its contracts cost, by the fills in their order."""
+        held = exposure = traded = fees = realized = Decimal(0)
+        for row in (one for one in self.fills if one["ticker"] == ticker):
+            size, price = Decimal(row["count_fp"]), Decimal(row["yes_price_dollars"])
+            sign, paid = (1, price) if row["book_side"] == "bid" else (-1, 1 - price)
+            # A pair of YES and NO pays 1 at once; what is left of the fill opens the other side.
+            closed = min(size, -sign * held) if sign * held < 0 else Decimal(0)
+            cost = exposure * closed / abs(held) if closed else Decimal(0)
+            realized += closed * (1 - paid) - cost
+            exposure += (size - closed) * paid - cost
+            held += sign * size
+            traded, fees = traded + size * paid, fees + Decimal(row["fee_cost"])
+        dollars = {"market_exposure": exposure, "total_traded": traded, "realized_pnl": realized, "fees_paid": fees}
+        return {
+            "ticker": ticker,
+            "exchange_index": 0,
+            "position_fp": f"{self.positions[ticker]:.2f}",
+            **{f"{name}_dollars": f"{value:.6f}" for name, value in dollars.items()},
+            "last_updated_ts": self.now().isoformat(),
+        }
+
+    def _cancel_all(self) -> ScriptedResponse:
+        if self.is_exchange_paused:
+            return refusal(409, "exchange_is_paused")
+        for order in self.orders:
+            if order["status"] == "resting":
+                order["status"] = "canceled"
+        self.cancels_until = self.now() + timedelta(seconds=60)
+        return reply({})
 
     def _cancel(self, name: str, asked: dict[str, str]) -> ScriptedResponse:
         if self.is_exchange_paused:
@@ -260,8 +383,11 @@ class FakeKalshiAccount:
                 and order["status"] == "resting"
                 and asked.get("market_ticker") == order["ticker"]
             ):
-                order["status"] = "canceled"
-                return reply({"order_id": name, "reduced_by": order["remaining_count_fp"], "ts_ms": 0})
+                order["status"] = "resting" if self.cancels_wrongly else "canceled"
+                name = "another" if self.cancels_wrongly else name
+                fields = {"order_id": name, "client_order_id": order["client_order_id"]}
+                now_ms = int(self.now().timestamp() * 1000)
+                return reply(fields | {"reduced_by": order["remaining_count_fp"], "ts_ms": now_ms})
         return not_found()
 
     def _read(self, path: str, asked: dict[str, str]) -> ScriptedResponse:
@@ -274,17 +400,11 @@ class FakeKalshiAccount:
                     {"exchange_index": 0, "balance": f"{self.cash:.4f}"},
                     {"exchange_index": 3, "balance": "500.00"},
                 ]
-                return reply({"balance": int(self.cash * 100) + 50_000, "balance_breakdown": parts})
+                total = {"balance": int(self.cash * 100) + 50_000, "balance_dollars": f"{self.cash + 500:.4f}"}
+                total |= {"portfolio_value": 0, "updated_ts": int(self.now().timestamp())}
+                return reply(total | {"balance_breakdown": parts})
             case "positions":
-                rows = [
-                    {
-                        "ticker": ticker,
-                        "position_fp": f"{count:.2f}",
-                        "market_exposure_dollars": f"{self.costs.get(ticker, Decimal(0)):.4f}",
-                        "fees_paid_dollars": f"{self.fees.get(ticker, Decimal(0)):.4f}",
-                    }
-                    for ticker, count in self.positions.items()
-                ]
+                rows = [self._position(ticker) for ticker in self.positions]
                 return reply({"market_positions": rows, "event_positions": [], "cursor": ""})
             case "orders" | "fills":
                 return self._list(path, asked)
@@ -295,6 +415,10 @@ class FakeKalshiAccount:
         if self.lag > 0:
             self.lag -= 1
             rows = []
+        if path == "orders" and asked.get("status") == "resting" and self.stale_cancels > 0:
+            stale = [one for one in rows if one["status"] == "canceled"]
+            self.stale_cancels -= bool(stale)
+            rows = [one | {"status": "resting"} if one in stale else one for one in rows]
         found = [
             row
             for row in rows

@@ -4,9 +4,12 @@ import json
 from typing import Any
 
 MARKET = json.loads("""
-{"ticker":"KXDEMO-26DEC31-A","event_ticker":"KXDEMO-26DEC31","market_type":"binary","yes_sub_title":"Alpha",
-"no_sub_title":"Alpha","status":"active","result":"","open_time":"2025-11-01T15:00:00Z",
-"close_time":"2026-06-30T15:00:00Z","latest_expiration_time":"2026-07-14T15:00:00Z","settlement_timer_seconds":300,
+{"ticker":"KXDEMO-26DEC31-A","event_ticker":"KXDEMO-26DEC31","market_type":"binary","title":"Who will win?",
+"subtitle":"","yes_sub_title":"Alpha","no_sub_title":"Alpha","status":"active","result":"",
+"created_time":"2025-11-01T14:00:00.123456Z","open_time":"2025-11-01T15:00:00Z","close_time":"2026-06-30T15:00:00Z",
+"expiration_time":"2026-07-14T15:00:00Z","latest_expiration_time":"2026-07-14T15:00:00Z","settlement_timer_seconds":300,
+"previous_yes_bid_dollars":"0.4600","previous_yes_ask_dollars":"0.5300","previous_price_dollars":"0.9900",
+"liquidity_dollars":"0.0000",
 "yes_bid_dollars":"0.4700","yes_bid_size_fp":"3.00","yes_ask_dollars":"0.5200","yes_ask_size_fp":"3.00",
 "no_bid_dollars":"0.4800","no_ask_dollars":"0.5300","last_price_dollars":"0.9900","volume_fp":"2000.00",
 "volume_24h_fp":"1.00","open_interest_fp":"2.00","notional_value_dollars":"1.0000","can_close_early":true,
@@ -17,12 +20,12 @@ MARKET = json.loads("""
 EVENT = json.loads("""
 {"event_ticker":"KXDEMO-26DEC31","series_ticker":"KXDEMO","title":"Who will win?","sub_title":"In 2026",
 "mutually_exclusive":false,"collateral_return_type":"","settlement_sources":[{"name":"The Times","url":"https://t.example"}],
-"fee_type_override":null,"fee_multiplier_override":null,"exchange_index":0}
+"strike_date":"2026-06-30T15:00:00Z","last_updated_ts":"2025-12-01T00:00:00Z","fee_type_override":null,"fee_multiplier_override":null,"exchange_index":0}
 """)
 SERIES = json.loads("""
-{"ticker":"KXDEMO","frequency":"custom","title":"Demo","category":"Politics","tags":null,
+{"ticker":"KXDEMO","frequency":"custom","title":"Demo","category":"Politics","categories":["Politics"],"tags":["Elections"],
 "settlement_sources":[{"name":"The Times","url":"https://t.example"}],"contract_url":"","contract_terms_url":"",
-"fee_type":"quadratic","fee_multiplier":1,"additional_prohibitions":null,"exchange_index":0}
+"fee_type":"quadratic","fee_multiplier":1,"additional_prohibitions":[],"exchange_index":0}
 """)
 # The books of docs/facts/kalshi.md#books, one best first and one best last.
 BOOK = {

@@ -39,6 +39,7 @@ def ask(live: WriterFixture, method: str, path: str, body: Any = None, **headers
     assert answer is not None
     fields = json.loads(answer.body)
     error = fields.get("error", fields)
+    error = {"msg": error} if isinstance(error, str) else error
     return answer.status, str(error.get("details", error.get("code", error.get("msg", ""))))
 
 
@@ -111,3 +112,78 @@ async def test_what_is_no_json_and_what_no_list_knows_is_refused(live: WriterFix
     assert ask(live, "POST", ORDERS, b"{")[0] == 400
     for query in ("limit=1001", "limit=x", "client_order_id=1"):
         assert ask(live, "GET", f"/trade-api/v2/portfolio/orders?{query}")[0] == 400
+
+
+RESTING = {**BODY, "time_in_force": "good_till_canceled", "post_only": True, "price": "0.5600"}
+
+
+def numbered(number: int, **changes: Any) -> dict[str, Any]:
+    return {**RESTING, "client_order_id": f"00000000-0000-4000-8000-{number:012d}", **changes}
+
+
+async def test_an_order_that_rests_is_open_until_it_is_cancelled(live: WriterFixture) -> None:
+    assert ask(live, "POST", ORDERS, numbered(1))[0] == 201
+    [order] = live.account.orders
+    assert (order["status"], order["remaining_count_fp"], order["fill_count_fp"]) == ("resting", "12.00", "0.00")
+    # Twelve are offered at 0.57; the rest of 20 stays.
+    assert ask(live, "POST", ORDERS, numbered(2, post_only=False, price="0.5700", count="20.00"))[0] == 201
+    assert [live.account.orders[1][name] for name in ("fill_count_fp", "remaining_count_fp")] == ["12.00", "8.00"]
+    assert ask(live, "DELETE", f"{ORDERS}/order-0?market_ticker={A}")[0] == 200
+    assert ask(live, "DELETE", f"{ORDERS}/order-0?market_ticker={A}")[0] == 404
+    assert [one["status"] for one in live.account.orders] == ["canceled", "resting"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"price": "0.5700"}, 400, "post only cross"),
+        ({"expiration_time": 1}, 400, "invalid_order"),
+        ({"expiration_time": 4102444800}, 201, ""),
+        ({"time_in_force": "immediate_or_cancel", "expiration_time": 4102444800}, 400, "invalid_order"),
+        ({"time_in_force": "fill_or_kill", "post_only": False, "price": "0.5700"}, 201, ""),
+        (
+            {"time_in_force": "fill_or_kill", "post_only": False, "price": "0.5700", "count": "12.01"},
+            409,
+            "fill_or_kill_insufficient_resting_volume",
+        ),
+    ],
+    ids=str,
+)
+async def test_each_kind_of_order_is_held_to_its_terms(
+    live: WriterFixture, changes: dict[str, Any], status: int, words: str
+) -> None:
+    found = ask(live, "POST", ORDERS, numbered(1, **changes))
+    assert found[0] == status
+    assert words in found[1]
+    assert len(live.account.fills) == (status == 201 and changes.get("time_in_force") == "fill_or_kill")
+    if words.startswith("fill_or_kill"):
+        assert ask(live, "POST", ORDERS, numbered(1)) == (409, "order_already_exists")
+
+
+@pytest.mark.parametrize("kind", ["taker_at_cross", "maker"])
+async def test_an_account_never_trades_with_itself(live: WriterFixture, kind: str) -> None:
+    ask(live, "POST", ORDERS, numbered(1, side="ask", price="0.5600", count="5.00"))
+    crossing = numbered(2, post_only=False, price="0.5700", time_in_force="immediate_or_cancel")
+    assert ask(live, "POST", ORDERS, {**crossing, "self_trade_prevention_type": kind})[0] == 201
+    resting, new = live.account.orders
+    expected = ("resting", "0.00") if kind == "taker_at_cross" else ("canceled", "12.00")
+    assert (resting["status"], new["fill_count_fp"]) == expected
+
+
+async def test_cancelling_all_also_takes_the_orders_of_the_next_minute(live: WriterFixture) -> None:
+    ask(live, "POST", ORDERS, numbered(1))
+    assert ask(live, "DELETE", ORDERS)[0] == 200
+    ask(live, "POST", ORDERS, numbered(2))
+    live.kalshi.clock.advance_without_waking(61)
+    ask(live, "POST", ORDERS, numbered(3))
+    assert [one["status"] for one in live.account.orders] == ["canceled", "canceled", "resting"]
+
+
+async def test_tokens_are_counted_for_reads_and_writes_apart_and_come_back_by_the_second(live: WriterFixture) -> None:
+    live.account.is_limited = True
+    path = "/trade-api/v2/portfolio/balance"
+    assert [ask(live, "GET", path)[0] for _ in range(21)] == [200] * 20 + [429]
+    assert [ask(live, "POST", ORDERS, numbered(n))[0] for n in range(11)] == [201] * 10 + [429]
+    live.kalshi.clock.advance_without_waking(0.1)
+    assert ask(live, "GET", path)[0] == 200
+    assert [ask(live, "DELETE", f"{ORDERS}/none")[0] for _ in range(6)] == [404] * 5 + [429]

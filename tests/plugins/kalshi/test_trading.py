@@ -22,6 +22,7 @@ from bot.api import (
     UnpaidOutcome,
 )
 from bot.store.serialization import OUTCOME
+from plugins.kalshi.order_books import order_fees
 from plugins.kalshi.paper_market import open_paper, share_payout
 from plugins.kalshi.planner import KalshiQuotes, create_planner, read_contract, read_event_state
 from plugins.kalshi.questions import NONE_OPTION
@@ -117,6 +118,18 @@ async def test_fees_of_the_event_replace_those_of_the_series(kalshi: KalshiFixtu
     kalshi.venue.series["KXDEMO"] = series(fee_type="flat")
     with pytest.raises(RequestRejectedError, match="fees are unknown"):
         await plan(kalshi, question, 0.70)
+
+
+async def test_the_gate_reads_the_fees_of_the_event_or_series_from_the_question(kalshi: KalshiFixture) -> None:
+    list_market(kalshi)
+    order = a_purchase(10.0, 0.5)
+    half = Decimal("0.5")
+    for multiplier, fee in ((None, "0.0175"), (0.5, "0.00875"), (0, "0")):
+        kalshi.venue.events["KXDEMO-26DEC31"]["fee_multiplier_override"] = multiplier
+        assert order_fees((await kalshi.questions())[A], order).per_share(half) == Decimal(fee)
+    kalshi.venue.series["KXDEMO"] = series(fee_type="flat")
+    with pytest.raises(RequestRejectedError, match="its fees were unknown when it was read"):
+        order_fees((await kalshi.questions())[A], order)
 
 
 async def test_of_an_event_the_option_furthest_from_the_market_is_traded(kalshi: KalshiFixture) -> None:

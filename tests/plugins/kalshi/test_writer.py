@@ -13,6 +13,7 @@ from uuid import RFC_4122, UUID
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from structlog.testing import capture_logs
 
 from bot.api import (
     AuthenticationError,
@@ -271,6 +272,58 @@ async def test_an_order_whose_fills_are_not_listed_yet_is_unknown(live: WriterFi
     assert receipt.state is IntentState.UNKNOWN
     (found,) = await live.writer().read_submissions(batch)
     assert (found.state, found.fills[0].shares) == (IntentState.ACKED, 12.0)
+
+
+async def test_an_absence_is_final_only_after_five_empty_lists(live: WriterFixture) -> None:
+    question, writer = (await live.kalshi.questions())[A], live.writer()
+    live.losses = ["reply"]
+    batch, receipt = await seal_and_submit(writer, question, a_purchase(12.0, 0.57))
+    assert receipt.state is IntentState.UNKNOWN
+    clock = live.kalshi.clock
+    live.account.lag = 1
+    (early,) = await writer.read_submissions(batch)
+    assert (early.state, live.account.lag) == (IntentState.ABSENT, 0)  # before the fence an absence decides nothing
+    clock.advance_without_waking(121)
+    live.account.lag = 4
+    (found,) = await writer.read_submissions(batch)
+    assert (found.state, found.fills[0].shares, live.account.lag) == (IntentState.ACKED, 12.0, 0)
+    began = clock.monotonic()
+    live.account.orders.clear()
+    (gone,) = await writer.read_submissions(batch)
+    assert (gone.state, clock.monotonic() - began) == (IntentState.ABSENT, 10.0)
+
+
+async def test_an_order_that_would_meet_one_of_a_person_trades_nothing(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    live.account.rest_order(A, "5.00", "0.56", side="ask")
+    _, receipt = await seal_and_submit(live.writer(), question, a_purchase(12.0, 0.57))
+    assert (receipt.state, receipt.fills, len(live.account.orders)) == (IntentState.ACKED, (), 2)
+
+
+async def test_a_cancellation_counts_once_the_order_is_not_listed_any_more(live: WriterFixture) -> None:
+    writer, clock = live.writer(), live.kalshi.clock
+    first, second = (live.account.rest_order(A, "5.00", price) for price in ("0.40", "0.41"))
+    live.account.stale_cancels = 2
+    assert list(await writer.cancel([first])) == [first]
+    assert clock.monotonic() == 5.0
+    # The response names another order: only the list counts, and it still has this one.
+    live.account.cancels_wrongly = True
+    with capture_logs() as logs:
+        assert list(await writer.cancel([second])) == []
+    assert [one["event"] for one in logs] == ["the response to a cancellation is about another order"]
+    assert clock.monotonic() == 5.0
+
+
+async def test_an_account_that_may_send_too_little_is_refused_at_the_start(live: WriterFixture) -> None:
+    notes = await check_account(live.kalshi.settings, live.kalshi.place)
+    assert "usage tier basic: 200 tokens a second to read, 100 to write" in notes
+    live.account.write_tokens.rate = 19
+    question = (await live.kalshi.questions())[A]
+    with pytest.raises(AuthenticationError, match="ask the venue for a higher tier"):
+        await check_account(live.kalshi.settings, live.kalshi.place)
+    with pytest.raises(AuthenticationError, match="200 tokens a second to read and 19 to write"):
+        await seal_batch(live.writer(), question, make_intent(question, a_purchase(12.0, 0.57)))
+    assert live.account.bodies == []
 
 
 async def test_only_cash_of_the_first_shard_counts_and_markets_elsewhere_are_refused(live: WriterFixture) -> None:

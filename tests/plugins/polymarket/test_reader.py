@@ -17,7 +17,7 @@ from bot.api import (
     RequestRejectedError,
     ServiceUnavailableError,
 )
-from bot.net.rate_limit import requested_wait_s
+from bot.net.rate_headers import requested_wait_s
 from bot.testing.loopback_server import JSON_TYPE, ReceivedRequest, ScriptedResponse
 from plugins.polymarket import foxcast_venues
 from plugins.polymarket.api_client import PolymarketClient, rate_limits

@@ -5,7 +5,7 @@ from packaging.requirements import Requirement
 from tests.architecture.source import ROOT
 from tests.architecture.test_locks import PINNED, PROJECT, TOOLS, entries, pins, unmet
 
-SIGNER = (ROOT / "signer.lock").read_text()
+SIGNER = (ROOT / "install" / "signer.lock").read_text()
 
 
 def test_every_line_is_a_version_with_hashes() -> None:

@@ -24,7 +24,7 @@ import structlog
 from tests.campaign_log import FOLDER, append_line, run_origin
 from tests.simulation.full_system.event_coverage import build_report, describe_report
 from tests.simulation.full_system.metamorphic import RELATIONS, MetamorphicRuns
-from tests.simulation.full_system.mutants import FORM_MUTANTS, MUTANTS, OUTSIDE_MUTANTS, break_process
+from tests.simulation.full_system.mutants import FORM_MUTANTS, MUTANTS, OUTSIDE_MUTANTS, UNFOUND_MUTANTS, break_process
 from tests.simulation.full_system.paper_live_comparison import decision_differences
 from tests.simulation.full_system.plan import SimulationPlan
 from tests.simulation.full_system.report_log import report_line
@@ -107,7 +107,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument(
         "--mutant",
-        choices=[*sorted({**MUTANTS, **OUTSIDE_MUTANTS, **FORM_MUTANTS}), ALL],
+        choices=[*sorted({**MUTANTS, **OUTSIDE_MUTANTS, **UNFOUND_MUTANTS, **FORM_MUTANTS}), ALL],
         help="break the program in this way, or in each in turn",
     )
     parser.add_argument(

@@ -58,7 +58,7 @@ PINNED: Mapping[str, str] = {
     "venues.polymarket.settings.max_options": "a question that is left out is neither forecast nor resolved in time",
     "venues.polymarket.settings.ends_within_d": "a question that is left out is neither forecast nor resolved in time",
     "venues.forecastbench": "rounds are the same whatever is set, and its file is signed with names",
-    "forecasters.*.clairvoyant": "its forecasts are scored and never submitted: the seed draws who sees the future",
+    "forecasters.*.clairvoyant": "the configuration refuses one that submits, and of others nothing would happen",
     "forecasters.blf": "the prompts that the simulated model reads are those of its defaults",
     "research": "the simulated press is read with the default bounds",
 }
@@ -75,7 +75,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "caps.daily_loss": (0.5, 0.3, 10.0),
     "caps.drawdown": (0.5, 0.5, 15.0),
     "caps.unknown_writes": (0.3, 0.0, 4.0),
-    "trading.kelly": (1.0, 0.4, 1.0),
+    "trading.kelly": (1.0, 0.15, 1.0),
     "trading.edge": (0.4, 0.005, 0.1),
     "trading.divergence": (0.25, 0.2, 1.2),
     "trading.stop_loss": (0.3, 0.05, 0.6),
@@ -184,7 +184,7 @@ def draw_change(
     if live and stream.random() < EXCLUDES:
         venue = sorted(live)[int(stream.integers(len(live)))]
         words = [str(noun) for noun in stream.permutation(EXCLUDED_NOUNS)[:EXCLUDED_COUNT]]
-        return change_key(tables, ("venues", venue, "exclude", "words"), words)
+        return _changed(tables, ("venues", venue, "exclude", "words"), words)
     if stream.random() < SHARED_CHANGES:
         places = [place for place in places if ".".join((*place[0].key, place[1])).startswith(CHANGEABLE_FOR_ALL)]
     for _ in range(MOST_TRIES):
@@ -195,12 +195,11 @@ def draw_change(
             continue
         if _faults(table.model, {**before, name: value}, {name}):
             continue
-        return change_key(tables, key, value)
+        return _changed(tables, key, value)
     return None
 
 
-def change_key(tables: Mapping[str, Any], key: KeyPath, value: object) -> ConfigChange:
-    """Return the change of one key."""
+def _changed(tables: Mapping[str, Any], key: KeyPath, value: object) -> ConfigChange:
     changed = _copy_tables(tables)
     _set_value(changed, key, value)
     venues = (key[1],) if key[0] == "venues" else ()

@@ -88,6 +88,10 @@ UNREACHED: Mapping[str, str] = {
             "rule check_order_terms, deciding",
             "hold check_order_terms (1)",
             "hold check_order_terms (2)",
+            "hold check_order_terms (3)",
+            "rule check_order_fees, deciding",
+            "hold check_order_fees (1)",
+            "hold check_order_fees (2)",
             "rule check_price_band, deciding",
             "hold check_price_band",
             "rule check_losses, deciding",
@@ -99,8 +103,8 @@ UNREACHED: Mapping[str, str] = {
         _SECOND_LOOK,
     ),
     **dict.fromkeys(
-        ("rule check_clairvoyance, sending",),
-        "what a forecaster that sees the future said is never planned",
+        ("rule check_clairvoyance, deciding", "rule check_clairvoyance, sending", "hold check_clairvoyance"),
+        "the configuration refuses a first forecaster that sees the future",
     ),
     **dict.fromkeys(
         ("rule check_forecaster, sending", "hold check_forecaster (1)"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from bot.core import redaction, trading_profit
@@ -35,6 +36,7 @@ from plugins.polymarket import write_requests as polymarket_orders
 from plugins.polymarket import writer as polymarket_writer
 from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
 from tests.simulation.full_system.planted_bugs import PLANTED_ROWS
+from tests.source_mutations import read_mutants
 
 # The hours of a night in which a bug lets nothing be sent.
 QUIET_UNTIL_H = 6
@@ -249,13 +251,21 @@ def _whole_mana() -> None:
     replace_attribute(manifold_planner, "_CENT", Decimal(2))
 
 
+_SOURCE_BUGS = read_mutants(Path(__file__).with_name("source_bugs.toml"))
 # Bugs of the kinds that an outsider thought of; docs/simulation.md says which of them were found.
-OUTSIDE_MUTANTS: Mapping[str, ProgramMutant] = mutants_by_name(
-    (
-        ("no-sold-on-yes-book", "a sale of NO is valued on the book of YES", _no_sold_on_yes_book),
-        *PLANTED_ROWS,
-    )
-)
+OUTSIDE_MUTANTS: Mapping[str, ProgramMutant] = {
+    **mutants_by_name(
+        (
+            ("no-sold-on-yes-book", "a sale of NO is valued on the book of YES", _no_sold_on_yes_book),
+            *PLANTED_ROWS,
+        )
+    ),
+    **{name: one.program_mutant for name, one in _SOURCE_BUGS.items() if one.seed},
+}
+# Those that no seed has found, most of them since something else does the same.
+UNFOUND_MUTANTS: Mapping[str, ProgramMutant] = {
+    name: one.program_mutant for name, one in _SOURCE_BUGS.items() if not one.seed
+}
 
 # Bugs that have to do with the form of a world: each is for one relation of ``metamorphic``.
 FORM_MUTANTS: Mapping[str, ProgramMutant] = mutants_by_name(
@@ -271,6 +281,6 @@ FORM_MUTANTS: Mapping[str, ProgramMutant] = mutants_by_name(
 @cache
 def break_process(name: str) -> ProgramMutant:
     """Break this process in that way, once, and return how."""
-    mutant = {**MUTANTS, **OUTSIDE_MUTANTS, **FORM_MUTANTS}[name]
+    mutant = {**MUTANTS, **OUTSIDE_MUTANTS, **UNFOUND_MUTANTS, **FORM_MUTANTS}[name]
     mutant.apply()
     return mutant

@@ -61,14 +61,12 @@ ARM_AMOUNTS: Mapping[str, tuple[float, float]] = {
 }
 # What accounts begin with in some seeds, where cash is short; in most of those no share of the account bounds an order,
 # so that cash itself does, and in the others shares that leave enough for an order.
-SHORT_OF_CASH, SMALL_BALANCE, UNBOUNDED = 0.4, (12.0, 90.0), 0.6
+SHORT_OF_CASH, SMALL_BALANCE, UNBOUNDED = 0.4, (15.0, 120.0), 0.6
 WHOLE_ACCOUNT: Mapping[str, float] = dict.fromkeys(("per_pass", "per_question", "per_event", "per_day", "total"), 1.0)
 SHARED_ACCOUNT: Mapping[str, float] = {"per_pass": 0.4, "per_question": 0.1, "per_event": 0.15, "per_day": 0.6}
 # How many seeds have a second forecaster at each venue, which is scored alone; questions that are excluded, by words of
 # their titles; and a configuration that is changed in mid-run.
 SECOND_FORECASTER, EXCLUDING, CHANGING = 1 / 3, 1 / 3, 1 / 2
-# In how many of those whose configuration changes that change says that the forecaster no longer sees the future.
-SEEING = 1 / 6
 EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0", "ship 2", "race 1")
 # In how many seeds somebody else writes to an account of Foxcast, from some share of the days on.
 FOREIGN, FOREIGN_FROM = 1 / 4, (0.02, 0.4)
@@ -154,8 +152,7 @@ class SimulationTraits:
     with ``arm_amounts``. ``has_second``: a second forecaster is scored. Questions with one of the words in ``excluded``
     are left out. The configuration changes with the first life after ``changes_at_s``. ``grouping`` is how Polymarket's
     events are asked. From ``foreign_from_s`` on somebody else writes to an account for some hours. Accounts that trade
-    begin with ``balance``; ``uses_whole_account``: no share of it bounds an order. ``sees_future``: the forecaster is
-    clairvoyant until the configuration changes.
+    begin with ``balance``; ``uses_whole_account``: no share of it bounds an order.
     """
 
     modes: Mapping[str, str]
@@ -179,7 +176,6 @@ class SimulationTraits:
     foreign_from_s: float = math.inf
     balance: float = BALANCE
     uses_whole_account: bool = False
-    sees_future: bool = False
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -249,7 +245,6 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "foreign_from_s": plan.days * DAY_S * foreign if is_shared and plan.people else math.inf,
         "balance": small if is_short_of_cash else BALANCE,
         "uses_whole_account": is_short_of_cash and bool(purse.random() < UNBOUNDED),
-        "sees_future": changes and bool(SeededRandom(plan.seed).stream("sight").random() < SEEING),
     }
 
 
@@ -286,8 +281,6 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
     if traits.drawn:
         tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
         tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}
-        if traits.sees_future and DRIFTER in tables["forecasters"]:
-            tables["forecasters"][DRIFTER]["clairvoyant"] = True
     return tables
 
 

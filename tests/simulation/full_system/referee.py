@@ -273,13 +273,16 @@ class WorldReferee:
         order, contracts = orders[place], self.facts["contracts"]
         groups = contracts[order["contract"]]
         today = [one for one in orders[: place + 1] if _cap_day(one) == _cap_day(order)]
+        # What an outcome had set free is at stake again once that is taken back, which is heard of later.
+        undone = self.facts.get("undone", ())
+        held = {one: c for one, c in order["held"].items() if f"{order['venue']}:{one.partition('/')[0]}" not in undone}
         found = {
             "per_order": order["asked"],
             "per_day": sum(_stake_at(one, order["effect_s"]) for one in today) if _cap_day(order) else 0.0,
-            "total": sum(order["held"].values()),
+            "total": sum(held.values()),
         }
         for name in ("question", "event", "creator", "category"):
-            same = [cost for one, cost in order["held"].items() if contracts[one][name] == groups[name]]
+            same = [cost for one, cost in held.items() if contracts[one][name] == groups[name]]
             found[f"per_{name}"] = sum(same) if groups[name] else 0.0
         return found
 
@@ -316,23 +319,24 @@ class WorldReferee:
     def _refusals(self) -> Iterator[str]:
         """No venue refuses an order because the account has too little: caps and cash are counted before it is sent.
 
-        Left out are accounts that somebody else uses or takes money from.
+        Left out are accounts that somebody else uses or takes money from, and those that were shown as they had been.
         """
         shared = {act["venue"] for act in self.facts["acts"] if act["kind"] == "foreign write"}
         for row in self.ledger["refusals"]:
             found = [text for text in NOT_ENOUGH if text in row["detail"]]
-            if found and row["venue"] not in shared and not self._is_paid_out(row):
+            if found and row["venue"] not in shared and not self._is_misread(row):
                 what = f"{row['id']} of {row['started_at']} on {row['ref']}"
                 yield f"referee: {row['venue']} refused {what}: {row['detail']}"
 
-    def _is_paid_out(self, refusal: Fact) -> bool:
-        """Say whether money left the account between the reading that an order was planned on and the next one."""
+    def _is_misread(self, refusal: Fact) -> bool:
+        """Say whether money left the account around an order, or an answer may not have been what was true."""
         at = datetime.fromisoformat(refusal["started_at"])
         seen = [one for one in [*self.facts["accounts"], *self.facts["last"]] if one["venue"] == refusal["venue"]]
-        before = [one["moved"] for one in seen if one["clock"] <= at - timedelta(seconds=PASS_S)][-1:]
-        near = [one["moved"] for one in seen if abs(one["clock"] - at) < timedelta(seconds=PASS_S)]
-        after = [one["moved"] for one in seen if one["clock"] >= at + timedelta(seconds=PASS_S)][:1]
-        return any(later < earlier for earlier, later in pairwise([*before, *near, *after]))
+        before = [one for one in seen if one["clock"] <= at - timedelta(seconds=PASS_S)][-1:]
+        near = [one for one in seen if abs(one["clock"] - at) < timedelta(seconds=PASS_S)]
+        after = [one for one in seen if one["clock"] >= at + timedelta(seconds=PASS_S)][:1]
+        pairs = [*pairwise([*before, *near, *after])]
+        return any(later["moved"] < earlier["moved"] or later["faults"] > earlier["faults"] for earlier, later in pairs)
 
     # One effect of one request (docs/facts/manifold.md#lost-answers, docs/facts/polymarket.md#orders)
 
@@ -448,6 +452,13 @@ class WorldReferee:
             if not near:
                 continue
             values = [self._value(one) for one in near]
+            # A price is used again for some minutes, also once money has come or gone.
+            values += [
+                (low + one["cash"] - other["cash"], high + one["cash"] - other["cash"])
+                for other, (low, high) in zip(near, [*values], strict=True)
+                for one in near
+                if one["cash"] != other["cash"] and _holdings(one) == _holdings(other)
+            ]
             low, high = min(one for one, _ in values), max(one for _, one in values)
             if not low - CENT <= row["equity"] <= high + CENT:
                 what = f"{low:.4f}" if high - low < CENT else f"{low:.4f} to {high:.4f}"

@@ -18,6 +18,8 @@ SERVES = "RequestResponseCycle.run_asgi"
 MOST_FILES, MOST_THREADS, MOST_TASKS = 400, 40, 400
 # Beyond what the process held at first, of the daemon and the doubles, whose caches have bounds: a year takes 200.
 MORE_MB = 450.0
+# So many turns of the loop take longer than this by any clock: an hour of a simulated day has some five hundred.
+MANY_TURNS, TAKE_S = 20_000, 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class ResourceMonitor:
     peak: dict[str, int] = field(default_factory=lambda: {"files": 0, "threads": 0, "tasks": 0})
     violations: list[str] = field(default_factory=list)
     _after_first: ResourceReading | None = None
+    _turns: tuple[int, float] = (0, 0.0)
 
     def alive(self, day: int) -> None:
         """Look while a life runs."""
@@ -53,6 +56,18 @@ class ResourceMonitor:
             if count > bound >= self.peak[name]:
                 self.violations.append(f"I10: {count} {name} are in use on day {day}")
             self.peak[name] = max(self.peak[name], count)
+
+    def is_running_in_circles(self, turns: int, at_s: float) -> bool:
+        """Say whether a loop made so many turns lately that something begins again and again; called at each turn."""
+        since, since_s = self._turns
+        if turns - since < MANY_TURNS:
+            return False
+        self._turns = (turns, at_s)
+        if at_s - since_s >= TAKE_S:
+            return False
+        what = f"I9: {turns - since} turns of the loop in {at_s - since_s:.0f} s"
+        self.violations.append(f"{what}, until {at_s:.0f} s: something begins again and again")
+        return True
 
     def over(self, life: int) -> None:
         """Look after a life: it may leave nothing behind."""

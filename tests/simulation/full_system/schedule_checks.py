@@ -41,7 +41,8 @@ where q.first_seen_at < :late and q.closes_at > :now
   and not exists (select 1 from resolution r where r.ref = q.ref)
 """
 _STALE = """
-select f.ref, f.forecaster, f.made_at, q.closes_at from latest_forecast f join question q on q.ref = f.ref
+select f.ref, f.forecaster, f.made_at, q.venue, q.closes_at, v.body from latest_forecast f
+join question q on q.ref = f.ref join question_version v on v.version = q.version
 where q.closes_at > :now and not exists (select 1 from resolution r where r.ref = q.ref)
 """
 _UNSCORED = """
@@ -130,12 +131,14 @@ class ScheduleChecks:
         """Each forecaster of a venue has each open question in its schedule, but those that are excluded."""
         late = {"late": format_timestamp(self._late("discover")), "now": format_timestamp(self.now)}
         for row in read_rows(self.ledger, _OPEN, late):
-            tables = [config["venues"][row["venue"]] for config in self.configs]
-            title = json.loads(row["body"])["title"]
-            if any(word in title for table in tables for word in table.get("exclude", {}).get("words", ())):
-                continue
-            if missing := {*tables[-1]["forecasters"]} - {*json.loads(row["planned"])}:
+            wanted = {*self.configs[-1]["venues"][row["venue"]]["forecasters"]}
+            if not self._is_excluded(row) and (missing := wanted - {*json.loads(row["planned"])}):
                 yield f"schedule: {row['ref']} is open, and not planned for {sorted(missing)}"
+
+    def _is_excluded(self, row: Row) -> bool:
+        """Say whether a question is, or was, left out by a word of its title."""
+        title, tables = json.loads(row["body"])["title"], [config["venues"][row["venue"]] for config in self.configs]
+        return any(word in title for table in tables for word in table.get("exclude", {}).get("words", ()))
 
     def _stale(self) -> Iterator[str]:
         """No forecast of an open question is older than the policy says, where its forecaster has an answer."""
@@ -148,6 +151,8 @@ class ScheduleChecks:
         }
         for row in read_rows(self.ledger, _STALE, {"now": format_timestamp(self.now + KNOWN_EARLY)}):
             due = parse_timestamp(row["made_at"]) + age
+            if self._is_excluded(row):
+                continue
             if row["forecaster"] in answering and due < min(self._late("forecast"), parse_timestamp(row["closes_at"])):
                 yield f"schedule: the forecast of {row['ref']} by {row['forecaster']} is of {row['made_at']}, due {due}"
 
@@ -176,7 +181,8 @@ class ScheduleChecks:
             if call["step"] > steps:
                 yield f"schedule: {call['question']} took step {call['step']} at {call['from_s']:.0f} s, {steps} may be"
                 return
-        places = max(config.get("daemon", {}).get("concurrency", CONCURRENCY) for config in self.configs)
+        # What a person waits for is begun although all places are taken.
+        places = 2 * max(config.get("daemon", {}).get("concurrency", CONCURRENCY) for config in self.configs)
         calls = [call for call in self.calls if call["from_s"] < call["to_s"]]
         edges = [edge for call in calls for edge in ((call["from_s"], 1, call), (call["to_s"], 0, call))]
         under_way: list[Mapping[str, Any]] = []

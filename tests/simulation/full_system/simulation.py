@@ -27,7 +27,7 @@ from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_
 from tests.ledger_checks import read_rows
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
-from tests.simulation.full_system.drawn_config import change_key, draw_change, draw_config
+from tests.simulation.full_system.drawn_config import draw_change, draw_config
 from tests.simulation.full_system.event_coverage import STOPPED_FOR_FOREIGN, count_events
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.final_checks import FinalChecks
@@ -36,7 +36,6 @@ from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
 from tests.simulation.full_system.plan import (
     DAY_S,
-    DRIFTER,
     DRIFTER_FILE,
     END_OF_TIME,
     RECONCILE_S,
@@ -110,14 +109,8 @@ class SimulatedConfig:
 
     def change(self, lives: DaemonLives, people: SimulatedOperators) -> None:
         """Change one key for the lives to come."""
-        if self.before is not None:
-            return
-        drawn = None
-        if not self.traits.sees_future:
-            drawn = draw_change(self.seed, self.tables, lives.registry(), live=self.traits.live)
-        elif DRIFTER in self.tables["forecasters"]:
-            drawn = change_key(self.tables, ("forecasters", DRIFTER, "clairvoyant"), value=False)
-        if (change := drawn) is None:
+        change = draw_change(self.seed, self.tables, lives.registry(), live=self.traits.live)
+        if change is None or self.before is not None:
             return
         self.before, self.tables = self.tables, change.tables
         lives.change_config(to_toml(change.tables))
@@ -208,7 +201,7 @@ def _assemble_parts(
         root=root,
         config=to_toml(tables),
         writes=lambda: observer.writes,
-        noticed=observer.look,
+        noticed=_notice_turns(observer, gauge, loop),
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
     )
     if traits.drawn:
@@ -242,6 +235,18 @@ def _assemble_parts(
         gauge=gauge,
         record=record,
     )
+
+
+def _notice_turns(observer: VenueObserver, gauge: ResourceMonitor, loop: NetworkEventLoop) -> Callable[[], None]:
+    """Return what is called at each turn of the loop: a life in which something begins again and again is stopped."""
+
+    def notice() -> None:
+        observer.look()
+        app = None if observer.lives is None else observer.lives.app
+        if gauge.is_running_in_circles(loop.turns, loop.time()) and app is not None:
+            app.stopping.set()
+
+    return notice
 
 
 def _make_weather(

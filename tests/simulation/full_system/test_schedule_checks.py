@@ -101,7 +101,7 @@ def test_an_outcome_is_scored_against(tmp_path: Path) -> None:
 
 def test_no_more_questions_are_forecast_at_a_time_and_no_more_steps_taken_than_may_be(tmp_path: Path) -> None:
     call = {"question": REF, "forecaster": 1, "step": 1, "from_s": 0.0, "to_s": 9.0}
-    config = {**CONFIG, "daemon": {"concurrency": 2}, "limits": {"steps": 2}}
+    config = {**CONFIG, "daemon": {"concurrency": 1}, "limits": {"steps": 2}}
     others = [{**call, "question": f"manifold:{name}", "from_s": 1.0} for name in "ab"]
     after = {**call, "question": "manifold:c", "from_s": 9.0, "to_s": 12.0}
     for name, calls, count in (("few", [call, others[0], after], 0), ("many", [call, *others], 1)):

@@ -133,6 +133,7 @@ class WorldRecord:
         outcomes = {ref: one for name, ref, one in self._outcomes() if name not in undone}
         return {
             "outcomes": outcomes,
+            "undone": {*undone},
             **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books")},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -193,13 +194,15 @@ class WorldRecord:
             bet, now = self.bridges.manifold.state.bets[order["id"]], self.bridges.manifold.now_ms()
             rests = bet.is_resting(now) and not bet.expired(now)
             stake, order["is_over"] = bet.order_amount if rests else bet.amount, not rests
-            order["fills"] = [(bet.id, abs(bet.shares), -bet.amount)]
+            order["fills"], order["spent"] = [(bet.id, abs(bet.shares), -bet.amount)], bet.amount
         else:
             assert self.bridges.polymarket is not None
             state = self.bridges.polymarket.state
             mine = state.orders[order["id"]]
             trades = [*polymarket_orders.order_trades(mine, state)]
             stake = polymarket_orders.money_at_risk(mine, state)
+            # What is matched is in the account at once, and leaves it again where the match fails.
+            order["spent"] = -float(sum(cash for one, cash, _ in trades if one.status != "FAILED"))
             order["is_over"] = mine.status not in {"LIVE", "DELAYED"} and all(one.is_over for one, _, _ in trades)
             order["fills"] = [
                 (one.id, float(size), float(cash)) for one, cash, size in trades if one.status == "CONFIRMED"
@@ -300,8 +303,7 @@ class WorldRecord:
                 found[one["contract"]] = found.get(one["contract"], 0.0) + one["paid"]
         for order in self.orders.values():
             if order["venue"] == venue and not order["is_over"] and order["side"] == "buy":
-                spent = -sum(cash for _, _, cash in order["fills"])
-                found[order["contract"]] = found.get(order["contract"], 0.0) + order["stakes"][-1][1] - spent
+                found[order["contract"]] = found.get(order["contract"], 0.0) + order["stakes"][-1][1] - order["spent"]
         return found
 
     def _outcomes(self) -> Iterator[tuple[str, str, Fact]]:

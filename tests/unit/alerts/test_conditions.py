@@ -14,10 +14,19 @@ from bot.config.alert_schema import NotifierTable
 from bot.config.schema import Config
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.permissions import ApprovalState, SubmissionApproval
+from bot.core.questions import QuestionRef
 from bot.store.alerts import ChannelStatus
 from bot.store.database import LockHolder
 from bot.store.event_log import JobRunRow, LedgerEvent
-from bot.store.health_queries import AccountLoss, ClosedVenue, DayBudget, JobHistory, LedgerFacts, RecentTrials
+from bot.store.health_queries import (
+    AccountLoss,
+    AnnulledQuestion,
+    ClosedVenue,
+    DayBudget,
+    JobHistory,
+    LedgerFacts,
+    RecentTrials,
+)
 from bot.store.heartbeat import DaemonCondition, DaemonHeartbeat, DaemonState
 from bot.store.integrity_checks import MIN_FREE_BYTES
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
@@ -122,6 +131,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         "the account at sea lost 10.00 of 100.00 USD today",
     ),
+    "annulled:sea:rain": (
+        {"annulled": [AnnulledQuestion(ref=QuestionRef("sea", "rain"), seen_at=NOON, reason="settled in between")]},
+        {},
+        "sea:rain was annulled, and orders on it were filled: settled in between; compare what the venue paid",
+    ),
     "approval:abc": (
         {"approvals": [approval(NOON + HOUR)]},
         {},
@@ -167,7 +181,7 @@ def test_the_cases_cover_the_table() -> None:
     others = {"crash", "disk", "budget_100", "event"}
     assert {rule.name for rule in RULES} == {key.partition(":")[0] for key in CASES} | others
     assert len({rule.name for rule in RULES}) == len(RULES)
-    events = {"crash", "missed_window", "approval", "event"}
+    events = {"crash", "missed_window", "approval", "event", "annulled"}
     assert {rule.name for rule in RULES if rule.is_event} == events
 
 

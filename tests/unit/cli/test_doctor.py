@@ -325,6 +325,18 @@ def test_a_key_that_nobody_set_fails_with_its_variable(config: Path, monkeypatch
     assert found["models"].verdict is CheckVerdict.OK
 
 
+@pytest.mark.timeout(120)  # the library takes seconds to import, more on a busy machine
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_models_that_the_library_translates_for_are_named(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI", "a key of somebody")
+    models = MODELS.replace('"openai_compatible"', '"openai_compatible", "litellm"')
+    for model, translated in (("openai/gpt-4o-mini", False), ("together_ai/small", True)):
+        config.write_text(models.replace("openai_compatible:here/small", f"litellm:{model}"))
+        found = _findings(config).get("model calls")
+        assert (found is not None) is translated
+        assert found is None or found.found.startswith(f"litellm:{model}: the library litellm translates each call")
+
+
 def test_what_is_there_is_not_missed(config: Path) -> None:
     config.write_text(MODELS.replace('"searxng"]', '"searxng", "google_news"]') + PRICED)
     assert not {"prices", "search", "filter"} & _findings(config).keys()

@@ -1,13 +1,16 @@
 """Commands of plugins: hidden by a built-in one, or not found because configuration or plugin cannot be read."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from bot.cli.command_exit import ExitCode
-from bot.cli.main import app, main
+from bot.cli.doctor import run_checks
+from bot.cli.main import RENAMED_COMMANDS, app, main
 
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PLUGIN = """
 from bot.api import CommandSpec, hookimpl
 
@@ -22,13 +25,17 @@ def foxcast_commands() -> list[CommandSpec]:
 """
 
 
-@pytest.mark.parametrize(("name", "is_hidden"), [("status", True), ("greet", False)])
+@pytest.mark.parametrize(("name", "is_hidden"), [("status", True), (min(RENAMED_COMMANDS), True), ("greet", False)])
 def test_a_command_that_a_built_in_one_hides_is_named(tmp_path: Path, name: str, *, is_hidden: bool) -> None:
+    config = tmp_path / "config.toml"
     (tmp_path / "greeter.py").write_text(PLUGIN.format(name=name))
-    (tmp_path / "config.toml").write_text('plugins = ["greeter"]\nplugin_files = ["greeter.py"]\n')
-    result = CliRunner().invoke(app, ["--config", str(tmp_path / "config.toml"), "plugins"])
+    config.write_text('plugins = ["greeter"]\nplugin_files = ["greeter.py"]\n')
+    result = CliRunner().invoke(app, ["--config", str(config), "plugins"])
     assert result.exit_code == 0, result.output
-    assert (f"the command {name} of greeter cannot be called" in result.output) is is_hidden
+    line = f"the command {name} of greeter cannot be called: foxcast has one of that name"
+    assert (line in result.output) is is_hidden
+    warned = [one.found for one in run_checks(config, NOW) if one.check == "commands"]
+    assert warned == ([line] if is_hidden else [])
 
 
 @pytest.mark.parametrize(

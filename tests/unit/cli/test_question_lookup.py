@@ -43,6 +43,8 @@ class Pier(FakeVenueReader):
     async def find_question(self, name):
         if name in {"mole", "mole-7", "https://pier.example/mole"}:
             return replace(question("mole-7", "https://pier.example/mole"), ref=QuestionRef("pier", "mole-7"))
+        if name in {"buoy", "https://pier.example/buoy"}:
+            return question("lamp", "https://pier.example/buoy")
         if name == "over":
             raise RequestRejectedError("over cannot be forecast: it is closed")
         raise NotFoundError(f"{name} is none of the pier's")
@@ -142,6 +144,14 @@ async def test_a_question_that_is_over_on_record_is_asked_of_its_venue_again(con
 
 
 PIER = f'{CONFIG}[venues.pier]\nforecasters = ["keeper"]\n'
+
+
+@pytest.mark.parametrize("name", ["buoy", "pier:buoy", "https://pier.example/buoy"])
+async def test_a_venue_that_answers_with_the_question_of_another_one_is_refused(
+    configure: Configure, name: str
+) -> None:
+    with pytest.raises(MalformedDataError, match="the reader of pier names quay:lamp, a question of another venue"):
+        await sources(configure(PIER)).find_question(name)
 
 
 @pytest.mark.parametrize("name", ["mole", "pier:mole", "https://pier.example/mole", " mole "])

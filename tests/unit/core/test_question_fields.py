@@ -26,6 +26,7 @@ def test_a_fact_under_the_name_of_a_field_is_refused_with_that_field(fact: str, 
     ("fields", "words"),
     [
         ({"event": 77}, "event is 77, which is not a text"),
+        ({"tags": "politics"}, "tags is one text; give a tuple of them"),
         ({"creator": None}, "creator is None, which is not a text"),
         ({"weight": "0.5"}, "weight is '0.5', which is not a number from 0"),
         ({"weight": -1.0}, "weight is -1.0, which is not a number from 0"),

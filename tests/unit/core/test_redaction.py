@@ -116,6 +116,14 @@ def test_a_piece_at_the_end_of_a_text_is_hidden_from_eight_characters_on_unless_
         assert redact_known_secrets(text) == text
 
 
+def test_slashes_that_only_the_encoded_secret_has_may_be_escaped() -> None:
+    # Found by the property test of errors: in base64 it is fkY/UHdDUl1ddT4/dUBoej4lNzk=.
+    secret = "~F?PwCR]]u>?u@hz>%79"
+    redactor = SecretRedactor.from_secrets([secret])
+    for form, make in {**ESCAPED_FORMS, **PACKED_FORMS}.items():
+        assert REDACTION_MARK in redactor.redact(f"before «{make(secret)}» after"), form
+
+
 @settings(max_examples=1)
 @given(st.fixed_dictionaries(dict(ISSUED_SECRETS)))
 def test_no_ordinary_text_is_hidden(secrets: dict[str, str]) -> None:

@@ -69,6 +69,26 @@ async def test_it_is_on_record_before_it_is_told(research: ResearchFixture) -> N
     assert (await research.ledger.documents.get(told.digest)).content == kept.body.encode()
 
 
+async def test_a_reply_that_waits_for_the_next_is_recorded_with_it(research: ResearchFixture) -> None:
+    here = await record(research)
+    async with here.exchange("tool", A) as tool:
+        await here.replay_or_run("search", A, lambda: say(1), with_next=True)
+        tool.value = await _kinds_on_record(research)
+    assert tool.reply.value == []
+    assert await _kinds_on_record(research) == ["search", "tool"]
+
+
+async def test_a_reply_that_waits_is_on_record_before_anybody_is_asked_again(research: ResearchFixture) -> None:
+    here = await record(research)
+    with pytest.raises(ConfigError):
+        await here.replay_or_run("search", A, lambda: say(ConfigError("no key")), with_next=True)
+    assert (await run(here, "model", B, lambda _: _kinds_on_record(research))).value == ["search"]
+
+
+async def _kinds_on_record(research: ResearchFixture) -> list[str]:
+    return [key.kind for key in await research.ledger.recordings.read_trial("f1", 1)]
+
+
 @pytest.mark.parametrize(
     "error",
     [

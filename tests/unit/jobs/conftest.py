@@ -28,7 +28,7 @@ from bot.forecasting.peers import PeerToolFactory
 from bot.forecasting.question_admission import ModelLoad, QuestionAdmission
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.jobs.discovery import DiscoveryContext, discover_questions
-from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
+from bot.jobs.forecast import ForecastJobContext, RequestedForecasts, forecast_due_questions
 from bot.jobs.reconciliation import reconcile_submissions
 from bot.jobs.resolution import ResolutionContext, ScoringContext, resolve_questions, score_forecasts
 from bot.jobs.submission import BatchWait, SubmitJobContext, submit_due_forecasts
@@ -82,6 +82,7 @@ class JobsFixture:
     changes: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int | None = 4
     load: ModelLoad | None = None
+    requested: RequestedForecasts = field(default_factory=RequestedForecasts)
     mode: ExecutionMode = ExecutionMode.PAPER
     policy: ReforecastPolicy = field(default_factory=ReforecastPolicy)
     calibrator: PredictionCalibrator = field(default_factory=IdentityCalibrator)
@@ -146,6 +147,7 @@ class JobsFixture:
                 admission=QuestionAdmission(clock=self.clock, load=self.load, most=self.concurrency),
                 pass_limit_s=60.0,
                 is_stopping=self.stop,
+                requested=self.requested,
             )
         )
 

@@ -12,7 +12,7 @@ from bot.core.interfaces import TrialContext
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import CrowdForecast, Question
 from bot.forecasting.cost_check import CostCheck
-from bot.forecasting.question_admission import POLL_S
+from bot.forecasting.question_admission import MAX_BEGUN_AT_ONCE, POLL_S
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
 from tests.unit.jobs.conftest import FIRST, JobsFixture
 
@@ -165,3 +165,16 @@ async def test_as_many_are_begun_as_the_models_have_room_for_and_the_others_as_t
     assert len(gated.arrived) == 3
     gated.gate.set()
     assert await under_way == "6 forecasts made"
+
+
+async def test_no_burst_of_questions_begins_in_one_instant(jobs_fixture: JobsFixture) -> None:
+    gated = FakeBlockedForecaster()
+    jobs_fixture.forecasters, jobs_fixture.load, jobs_fixture.concurrency = {FIRST: gated}, FakeRequestLoad(100), None
+    jobs_fixture.asks = True
+    jobs_fixture.offer(*(f"slow {number}" for number in range(2 * MAX_BEGUN_AT_ONCE)))
+    await jobs_fixture.discover()
+    gated.gate.set()
+    under_way = asyncio.ensure_future(jobs_fixture.forecast())
+    await gated.waits("slow 0")
+    assert len(gated.arrived) <= MAX_BEGUN_AT_ONCE
+    assert await under_way == f"{2 * MAX_BEGUN_AT_ONCE} forecasts made"

@@ -1,5 +1,6 @@
 """A forecast that a person asks of the daemon: made due now, or refused with a reason that says what to do."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -23,6 +24,7 @@ from bot.store.forecast_queries import find_questions_by_url, read_forecast_stat
 from bot.store.requests import MAX_REQUEST_BYTES, pending_requests, send_request
 from bot.testing.forecaster import HangingStep, ScriptedForecaster, believe_yes
 from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture, outcome, question
+from tests.unit.jobs.test_forecast_pass import FakeBlockedForecaster
 
 REF = QuestionRef(VENUE, "rain")
 OWN = Question(ref=QuestionRef("file", "snow"), title="Snow?", shape=BinaryShape(), targets=(Target(),))
@@ -115,6 +117,24 @@ async def test_models_answer_a_person_first_and_then_questions_that_close_within
         "rain": ModelUrgency.CLOSING_SOON,
         "wind": ModelUrgency.ORDINARY,
     }
+
+
+async def test_a_forecast_that_a_person_waits_for_is_begun_although_all_places_are_taken(
+    jobs_fixture: JobsFixture,
+) -> None:
+    gated = FakeBlockedForecaster()
+    jobs_fixture.forecasters, jobs_fixture.concurrency = {FIRST: gated}, 1
+    jobs_fixture.offer("slow 1", "slow 2")
+    await jobs_fixture.discover()
+    under_way = asyncio.ensure_future(jobs_fixture.forecast())
+    await gated.waits("slow 1")
+    request = ForecastQuestion(ref=OWN.ref, forecaster=FIRST, question=OWN)
+    send_request(jobs_fixture.path, request, at=jobs_fixture.clock.now())
+    assert await attended(jobs_fixture, wake=jobs_fixture.requested.add) == "1 requests done"
+    await asyncio.wait_for(gated.waits(OWN.ref.key), 5.0)
+    assert "slow 2" not in gated.arrived
+    gated.gate.set()
+    assert await under_way == "3 forecasts made"
 
 
 async def test_a_question_that_nobody_knows_is_refused(jobs_fixture: JobsFixture) -> None:

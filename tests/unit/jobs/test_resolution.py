@@ -1,13 +1,19 @@
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
 from bot.core.errors import ServiceUnavailableError
+from bot.core.orders import Fill
 from bot.core.outcomes import BinaryOutcome, Resolution, VoidOutcome
 from bot.core.questions import QuestionRef
+from bot.core.submissions import SubmissionBatch, WriteReceipt
+from bot.store.health_queries import find_annulled_questions
 from bot.store.scores import ScoreFilter
 from bot.testing.venue import FakeVenueReader
 from tests.unit.jobs.conftest import VENUE, JobsFixture, outcome, question
+from tests.unit.jobs.trading_fixture import FakeTradingAccount, TradingFixture
 
 
 async def forecast_round(jobs_fixture: JobsFixture, *keys: str) -> None:
@@ -73,3 +79,36 @@ async def test_a_reading_that_ends_early_keeps_what_it_read_and_withdraws_nothin
     assert found == [1, 0]
     jobs_fixture.venue.recover()
     assert await jobs_fixture.resolve() == f"{VENUE}: 1 new outcomes of 2 questions"
+
+
+class FilledAccount(FakeTradingAccount):
+    """An account whose orders are filled at once, but for those on the contract ``hail``."""
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        receipts = await super().submit(batch)
+        fill = Fill(reference="1", at=self.clock(), shares=1.0, price=0.5, cash=-0.5)
+        orders = {intent.id: intent.order for intent in batch.intents}
+        is_filled = {name: order is not None and order.contract != "hail" for name, order in orders.items()}
+        return [replace(one, fills=(fill,) if is_filled[one.intent] else ()) for one in receipts]
+
+
+async def test_an_annulled_question_is_reported_where_orders_on_it_were_filled(jobs_fixture: JobsFixture) -> None:
+    trading_fixture = TradingFixture(jobs_fixture, FilledAccount(jobs_fixture.clock.now))
+    await trading_fixture.forecast("rain", "snow", "hail")
+    await trading_fixture.submit()
+    now = jobs_fixture.clock.now()
+    void = [
+        Resolution(ref=QuestionRef(VENUE, key), target=target, outcome=VoidOutcome(reason), resolved_at=now)
+        for key, reason in (("rain", "cancelled"), ("snow", "withdrawn"), ("hail", "cancelled"))
+        for target in (outcome(key, 1.0, at=now).target,)
+    ]
+    jobs_fixture.venue = FakeVenueReader(resolutions=void)
+    await jobs_fixture.resolve()
+
+    async def annulled(since: datetime) -> list[tuple[str, str]]:
+        readers = jobs_fixture.ledger.events.readers
+        found = await readers.run(lambda database: find_annulled_questions(database, since))
+        return [(one.ref.key, one.reason) for one in found]
+
+    assert await annulled(now) == [("rain", "cancelled")]
+    assert await annulled(now + timedelta(seconds=1)) == []

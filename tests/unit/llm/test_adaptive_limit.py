@@ -210,6 +210,18 @@ def test_the_limit_does_not_grow_while_it_is_not_used() -> None:
     assert run_in_virtual_time(main) == FIRST_LIMIT
 
 
+def test_the_limit_grows_more_slowly_the_less_the_provider_has_left_of_its_rate_limit() -> None:
+    limits = []
+    for share_left in (1.0, 0.05, 0.0):
+        limit = AdaptiveLimit(ceiling=100)
+        for number in range(12):
+            limit.record_answer(
+                sent_at=0.0, now=1.0 + number, in_flight=16, usage=ModelUsage(tokens_out=9), share_left=share_left
+            )
+        limits.append(limit.limit)
+    assert limits == [FIRST_LIMIT + 12, FIRST_LIMIT + 3, FIRST_LIMIT]
+
+
 def test_requests_that_were_refused_together_count_as_one_refusal() -> None:
     limit = AdaptiveLimit(ceiling=100, start=80, reason=LimitReason.RATE_LIMIT)
     for others in range(79, 70, -1):

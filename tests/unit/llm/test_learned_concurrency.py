@@ -31,10 +31,12 @@ class LimitedModelProvider(ScriptedModelProvider):
     """
 
     permitted: int = 10
+    refused: int = 0
     first_requests: int = 0
 
     async def complete(self, *arguments: Any) -> Any:
         if self.running >= self.permitted:
+            self.refused += 1
             raise BUSY
         return await ScriptedModelProvider.complete(self, *arguments)
 

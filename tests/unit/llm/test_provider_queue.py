@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from bot.config.schema import ProviderSection
 from bot.core.language_models import ModelUrgency
-from bot.llm.request_queue import MinuteRateLimiter, ProviderQueue
+from bot.llm.adaptive_limit import LimitReason
+from bot.llm.request_queue import MinuteRateLimiter, ProviderQueue, RequestResult
+from bot.net.rate_headers import RequestAllowance
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 
 
@@ -56,6 +58,32 @@ def test_urgent_requests_go_first_and_then_those_of_the_question_that_was_begun_
     # A question that was begun has its next step before another one is begun, or goes on.
     steps = ["a 0", "b 0", "a 1", "person 0", "closing 0", "a 2", "b 1", "c 0", "b 2", "c 1", "c 2"]
     assert run_in_virtual_time(main) == steps
+
+
+def test_while_nothing_is_left_requests_wait_and_then_as_many_are_sent_as_the_limit_allows() -> None:
+    async def main(clock: VirtualClock) -> tuple[list[float], list[LimitReason]]:
+        queue, sent_at = ProviderQueue(ProviderSection(), clock=clock), list[float]()
+
+        async def ask() -> None:
+            async with queue.request_slot("small") as model:
+                sent_at.append(model.start_request())
+                await clock.sleep(0.5)
+                model.end_request(sent_at[-1], RequestResult.OTHER)
+
+        async with queue.request_slot("small") as model:
+            model.end_request(model.start_request(), RequestResult.OTHER)
+        last = RequestAllowance(requests=2, reset_s=10.0, after_reset=3)
+        model.record_allowance(last, number=1)
+        asking = [asyncio.create_task(ask()) for _ in range(7)]
+        await clock.sleep(1.0)
+        reasons = [model.reason]
+        await asyncio.gather(*asking)
+        await clock.sleep(20.0)
+        return sent_at, [*reasons, model.reason]
+
+    sent_at, reasons = run_in_virtual_time(main)
+    assert sent_at == pytest.approx([0.0] * 2 + [10.0] * 3 + [20.0] * 2, abs=0.01)
+    assert reasons == [LimitReason.ALLOWANCE, LimitReason.NOTHING]
 
 
 def test_who_leaves_the_queue_or_its_place_makes_room_at_once() -> None:

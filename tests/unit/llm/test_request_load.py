@@ -78,13 +78,14 @@ def test_as_many_questions_are_under_way_as_the_provider_permits_and_they_end_on
     log, provider = run_questions(path, 50, permitted=permitted)
     # Once the limit is found its places are used, though a question also waits for tools.
     took_s = log.ended_at[39] - log.ended_at[9]
-    assert took_s <= 30 * per_question_s / permitted / 0.9
+    assert took_s <= 30 * per_question_s / permitted / 0.85
     # On average a question makes two requests at a time.
     assert permitted / TRIALS <= log.most <= permitted
     assert log.begun == [*range(50)]
     assert max(abs(place - number) for place, number in enumerate(log.ended)) <= log.most
-    # None is lost: those that were refused were sent again.
+    # None is lost: those that were refused were sent again, and they are few.
     assert len(provider.requests) == 50 * TRIALS * STEPS
+    assert 1 <= provider.refused <= 0.06 * len(provider.requests)
 
 
 def test_a_setting_bounds_the_questions_and_one_is_always_under_way(path: Path) -> None:

@@ -2,9 +2,17 @@
 
 from datetime import UTC, datetime
 
+import anthropic
+import httpx
 import pytest
 
-from bot.net.rate_limit import parse_retry_after, requested_wait_s
+from bot.net.rate_headers import (
+    RequestAllowance,
+    parse_retry_after,
+    remaining_allowance,
+    requested_wait_s,
+    retry_after_s,
+)
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -56,3 +64,57 @@ def test_the_longest_wait_counts() -> None:
     headers = {"retry-after": "9", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "50"}
     assert requested_wait_s(429, headers, now=NOW) == 50.0
     assert requested_wait_s(429, {**headers, "retry-after": "70"}, now=NOW) == 70.0
+
+
+# The headers of OpenAI's guide to rate limits, of Anthropic's reference, of OpenRouter's and of the draft of the IETF.
+@pytest.mark.parametrize(
+    ("headers", "allowance"),
+    [
+        (
+            {
+                "x-ratelimit-limit-requests": "60",
+                "x-ratelimit-limit-tokens": "150000",
+                "x-ratelimit-remaining-requests": "59",
+                "x-ratelimit-remaining-tokens": "15000",
+                "x-ratelimit-reset-requests": "1s",
+                "x-ratelimit-reset-tokens": "6m0s",
+            },
+            RequestAllowance(requests=59, reset_s=1.0, after_reset=60, share=0.1),
+        ),
+        (
+            {
+                "anthropic-ratelimit-requests-limit": "50",
+                "anthropic-ratelimit-requests-remaining": "49",
+                "anthropic-ratelimit-requests-reset": "2026-11-22T12:00:01Z",
+                "anthropic-ratelimit-input-tokens-limit": "30000",
+                "anthropic-ratelimit-input-tokens-remaining": "0",
+                "anthropic-ratelimit-input-tokens-reset": "2026-11-22T12:00:40Z",
+            },
+            RequestAllowance(requests=0, reset_s=40.0, share=0.0),
+        ),
+        (
+            {"x-ratelimit-limit": "20", "x-ratelimit-remaining": "-1", "x-ratelimit-reset": "1795348860000"},
+            RequestAllowance(requests=0, reset_s=60.0, after_reset=20, share=0.0),
+        ),
+        (
+            {"ratelimit-limit": "10", "ratelimit-remaining": "5", "ratelimit-reset": "30"},
+            RequestAllowance(requests=5, reset_s=30.0, after_reset=10, share=0.5),
+        ),
+        ({"x-ratelimit-remaining-requests": "0"}, None),
+        ({"x-ratelimit-remaining-requests": "nan", "x-ratelimit-reset-requests": "1s"}, None),
+        ({"content-type": "application/json"}, None),
+    ],
+)
+def test_headers_say_how_many_requests_are_left_until_when(
+    headers: dict[str, str], allowance: RequestAllowance | None
+) -> None:
+    assert remaining_allowance(headers, now=NOW) == allowance
+
+
+@pytest.mark.parametrize("milliseconds", ["250", "1500.5", "soon", ""])
+@pytest.mark.parametrize("seconds", ["7", "0.5", "soon", ""])
+def test_the_official_client_of_a_provider_reads_the_same_wait(milliseconds: str, seconds: str) -> None:
+    sent = {"retry-after-ms": milliseconds, "retry-after": seconds}
+    client = anthropic.Anthropic(api_key="none")
+    theirs = client._parse_retry_after_header(httpx.Headers(sent))  # type: ignore[arg-type]  # noqa: SLF001 - theirs
+    assert retry_after_s(sent, now=NOW) == theirs

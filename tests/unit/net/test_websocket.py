@@ -75,6 +75,18 @@ async def test_messages_go_both_ways_in_order() -> None:
         assert [await one.receive(within_s=5.0) for _ in range(2)] == ["first", "zweite \u00e4"]
 
 
+async def test_headers_go_with_the_handshake() -> None:
+    seen: list[str | None] = []
+
+    def gate(_: ServerConnection, handshake: Handshake) -> None:
+        seen.append(handshake.headers.get("x-signature"))
+
+    async with serving(echo, gate) as url, sockets().connect(url, max_bytes=100, headers={"X-Signature": KEY}) as one:
+        await one.send("signed")
+        assert await one.receive(within_s=5.0) == "signed"
+    assert seen == [KEY]
+
+
 async def test_a_message_in_bytes_that_is_text_is_text_and_one_that_is_not_ends_the_connection() -> None:
     async def speak(connection: ServerConnection) -> None:
         await connection.send(b"text")

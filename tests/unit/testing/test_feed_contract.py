@@ -211,6 +211,25 @@ async def test_a_broken_feed_is_found(name: str, mutant: type[CorrectFeed]) -> N
         await run_check(PriceFeedContract(), name, feed_setup=create_feed_setup(mutant()))
 
 
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("name", "mutant", "words"),
+    [
+        ("a_move_is_quoted_as_it_is", MistakenFeed, "the price of the other side"),
+        ("a_move_is_quoted_as_it_is", RoundingFeed, "unrounded"),
+        ("a_move_is_quoted_as_it_is", MuteFeed, "is it subscribed to"),
+        ("every_watched_question_is_quoted", PartialFeed, "Is every question subscribed to"),
+        ("only_what_is_watched_is_quoted", ChattyFeed, "which nobody watches"),
+        ("quotes_fit_their_questions_and_have_a_time", TimelessFeed, "seconds or milliseconds"),
+        ("silence_is_unavailability", WaitingFeed, "ask for a sign of life"),
+        ("silence_is_unavailability", EndingFeed, "ended as if all were said"),
+    ],
+)
+async def test_the_usual_mistakes_of_a_feed_are_named(name: str, mutant: type[CorrectFeed], words: str) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=words):
+        await run_check(PriceFeedContract(), name, feed_setup=create_feed_setup(mutant()))
+
+
 def test_every_check_of_a_feed_has_a_mutant() -> None:
     assert {name for name, _ in FEED_MUTANTS} == set(checks_of(PriceFeedContract))
 

@@ -407,6 +407,8 @@ SEALER_MUTANTS: list[tuple[str, type[CorrectExchange]]] = [
     ("a_lost_reply_is_a_doubt_that_reading_settles", DespairingExchange),
     ("a_lost_reply_is_a_doubt_that_reading_settles", RetryingExchange),
     ("a_lost_reply_is_a_doubt_that_reading_settles", DenyingExchange),
+    ("an_error_of_a_server_in_between_is_a_doubt", DespairingExchange),
+    ("an_error_of_a_server_in_between_is_a_doubt", TrustingExchange),
     ("a_lost_request_is_a_doubt_and_then_an_absence", TrustingExchange),
     ("a_lost_request_is_a_doubt_and_then_an_absence", RetryingExchange),
     ("a_lost_request_is_a_doubt_and_then_an_absence", BoastingExchange),
@@ -520,6 +522,7 @@ def create_setup(kind: type[CorrectExchange]) -> SubmitterSetup:
         now=clock.now,
         lose_request=lambda: exchange.next_failures.append(WriteFailure.REQUEST_LOST),
         lose_reply=lambda: exchange.next_failures.append(WriteFailure.REPLY_LOST),
+        replace_reply=lambda: exchange.next_failures.append(WriteFailure.REPLY_LOST),
         edit_questions=edit,
         resting_batch=SubmissionBatch(key="resting", intents=(intent_for(2),), questions=(question(2),)),
         trades=[

@@ -7,6 +7,7 @@ from typing import Any
 
 from bot.config.venue_schema import CapsSection, TradingSection
 from bot.core.forecasts import Forecast
+from bot.core.interfaces import FeeSchedule
 from bot.core.orders import ContractSide, Order, OrderPlan, OrderSide
 from bot.core.permissions import ArmRecord
 from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
@@ -21,7 +22,11 @@ DIGEST = "the configuration"
 
 
 def make_policy(
-    mode: ExecutionMode = ExecutionMode.PAPER, *, caps: Mapping[str, Any] | None = None, **trading: Any
+    mode: ExecutionMode = ExecutionMode.PAPER,
+    *,
+    caps: Mapping[str, Any] | None = None,
+    fees: FeeSchedule | None = None,
+    **trading: Any,
 ) -> ExecutionPolicy:
     return ExecutionPolicy(
         venue="lantern",
@@ -31,6 +36,7 @@ def make_policy(
         caps=CapsSection(**(caps or {})),
         trading=TradingSection(**trading),
         config_digest=DIGEST,
+        fees=None if fees is None else lambda _question, _order: fees,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from bot.execution.gate.decision_context import DecisionContext, SubmissionKind,
 from bot.execution.gate.gate import Gate
 from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.gate.rules import MAX_PLAN_AGE, RULES, SubmissionRule, find_objection
+from bot.execution.order_book import ShareFees
 from bot.store.permissions import SubmissionHalt
 from tests.unit.execution.gate.decision_contexts import NOW, arm, case, forecast, make_policy, order, question, trade
 
@@ -64,6 +66,7 @@ REFUSED: Mapping[str, DecisionContext] = {
     "check_hourly_rate": capped(CapUsage(hour=2), orders_per_hour=2),
     "check_losses": capped(CapUsage(lost_today=6.0), daily_loss=5.0),
     "check_edge": live(plan=OrderPlan(why="a price", order=order(edge=0.0))),
+    "check_order_fees": live(policy=make_policy(LIVE, fees=ShareFees(formula=lambda _price: Decimal("0.02")))),
     "check_price_band": live(plan=OrderPlan(why="a price", order=order(expected=0.02, limit=0.02))),
     "check_order_terms": live(plan=OrderPlan(why="a price", order=order(cost=1.0, shares=20.0))),
     "check_approval": live(policy=make_policy(ExecutionMode.APPROVE)),
@@ -138,7 +141,7 @@ def test_a_person_is_asked_only_where_nothing_else_objects(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("phase", [DECIDE, SEND])
 def test_a_sale_needs_an_open_market_on_paper_too_though_no_planner_is_known(phase: SubmissionPhase) -> None:
-    sale = OrderPlan(why="out of it", order=order(side=OrderSide.SELL, closing="ann asked for it", cost=0.0))
+    sale = OrderPlan(why="out of it", order=order(side=OrderSide.SELL, cost=0.0))
     closed = question(closes_at=NOW - timedelta(seconds=1))
     context = replace(case(question=closed), plan=sale, phase=phase, planned_at=NOW, decided_account="me")
     assert refusals(context) == []

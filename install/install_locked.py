@@ -6,6 +6,7 @@ to write it later it is written now. Needs the standard library alone.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ LOCKED = ("--no-deps", "--require-hashes", "--only-binary", ":all:")
 IN_PLACE = ("--no-deps", "--no-build-isolation", "--editable", ".")
 # Says which package an installer works on.
 WORKED_ON = re.compile(r"^(?:Collecting|Requirement already satisfied:) ([\w.-]+)")
+# `make weight` compares with it.
+RELEASED = Path(__file__).with_name("released_weight.json")
 UNPACKING = "Installing collected packages"
 
 
@@ -43,6 +46,8 @@ def main() -> int:
         return code
     took_s = time.monotonic() - began
     write_line(f"{options.environment}: {weigh(options.environment)}, {took_s:.0f} s with {options.installer}")
+    if options.in_place:
+        write_line(f"  {describe_release()}")
     return 0
 
 
@@ -86,6 +91,13 @@ def write_line(text: str) -> None:
     """Write a line at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def describe_release() -> str:
+    """Return what an installation of the last release weighed, and how long it took on one machine."""
+    known = json.loads(RELEASED.read_text("utf-8"))
+    weight = f"{known['packages']} packages, {known['megabytes']} MB without byte code, {known['seconds']} s with uv"
+    return f"release {known['release']}: {weight}"
 
 
 def weigh(environment: Path) -> str:
