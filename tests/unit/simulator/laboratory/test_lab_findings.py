@@ -35,15 +35,20 @@ from bot.simulator.laboratory.forecaster_variants import (
     chosen_parts,
 )
 from bot.simulator.laboratory.planted_effects import EffectRecovery, check_leaks, check_overconfidence
-from bot.simulator.laboratory.questions import create_world, select_questions
+from bot.simulator.laboratory.questions import LaboratoryQuestion, create_world, select_questions
 from tests.unit.simulator.laboratory.fixed_answers import fixed_answers
 
 MANY = 120
 CASES = select_questions(create_world(1, 40), 40)
 MORE = select_questions(create_world(1, MANY), MANY)
-LOTS = select_questions(create_world(2, 400), 400)
 TRUTH = [case.true_probability for case in CASES]
 ALL = {"reference", "1 trial", "3 trials", "mean", "median", "shrink", "gated calibration", "baseline", "clairvoyant"}
+
+
+@cache
+def many_cases() -> Sequence[LaboratoryQuestion]:
+    """Return 400 cases; their world takes a second to make, which collecting the tests must not cost."""
+    return select_questions(create_world(2, 400), 400)
 
 
 def bolder(probability: float, factor: float) -> float:
@@ -118,20 +123,20 @@ def test_a_blind_audit_and_open_guards_are_told_as_such() -> None:
 
 def judged(outcomes: Sequence[bool]) -> EffectRecovery:
     """Return what is found of bold answers where these are the outcomes, and a gate that gains whatever they are."""
-    bold = [bolder(case.true_probability, OVERCONFIDENCE_FACTOR) for case in LOTS]
-    cases = [replace(case, outcome=outcome) for case, outcome in zip(LOTS, outcomes, strict=True)]
+    bold = [bolder(case.true_probability, OVERCONFIDENCE_FACTOR) for case in many_cases()]
+    cases = [replace(case, outcome=outcome) for case, outcome in zip(many_cases(), outcomes, strict=True)]
     moved = [0.8 * one + 0.2 * case.outcome for one, case in zip(bold, cases, strict=True)]
     gate = CalibratedAnswers(answers=moved, adopted=range(len(cases)))
-    plain = fixed_answers("plain", [case.true_probability for case in LOTS])
+    plain = fixed_answers("plain", [case.true_probability for case in many_cases()])
     return check_overconfidence(plain, fixed_answers("bold", bold, corrected=gate), cases, rng(), resamples=40)
 
 
 def test_only_outcomes_say_whether_a_bold_mind_is_too_sure() -> None:
-    bold = [bolder(case.true_probability, OVERCONFIDENCE_FACTOR) for case in LOTS]
-    drawn = rng().random(len(LOTS))
+    bold = [bolder(case.true_probability, OVERCONFIDENCE_FACTOR) for case in many_cases()]
+    drawn = rng().random(len(many_cases()))
     true, inverted, sure, coins = (
-        judged([case.outcome for case in LOTS]),
-        judged([not case.outcome for case in LOTS]),
+        judged([case.outcome for case in many_cases()]),
+        judged([not case.outcome for case in many_cases()]),
         judged((drawn < bold).tolist()),
         judged((drawn < 0.5).tolist()),
     )
