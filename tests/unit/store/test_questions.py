@@ -79,10 +79,10 @@ async def test_prices_of_other_shapes_are_kept_too(ledger_fixture: LedgerFixture
 async def test_a_price_of_other_options_costs_the_price_and_not_the_question(
     ledger_fixture: LedgerFixture, prediction: Prediction
 ) -> None:
-    question = await ledger_fixture.ask(shape=ChoiceShape(options=("a", "b")))
+    question = await ledger_fixture.ask(shape=ChoiceShape(options=("a", "b")), crowd=None)
     shown = CrowdForecast(prediction=prediction, at=NOON)
     await ledger_fixture.ledger.questions.record_crowd_prices([(question.ref, shown)], seen_at=NOON)
-    assert await ledger_fixture.ledger.questions.get(question.ref) == replace(question, crowd=None)
+    assert await ledger_fixture.ledger.questions.get(question.ref) == question
 
 
 async def test_a_long_text_is_stored_once_whoever_says_it(ledger_fixture: LedgerFixture) -> None:
