@@ -46,8 +46,8 @@ _SECRET_PATTERNS = tuple(
 )
 
 
-# What may end or begin a piece of a text by chance: a word, also capitalised, with its blanks and commas.
-_PLAIN_WORDS = re.compile(rb"[\s.,;:'-]*[A-Za-z]?[a-z\s.,;:'-]*|[\s.,;:'-]*[A-Z\s.,;:'-]*|[0-9\s.,:-]*")
+# What may end or begin a piece of a text by chance: a word, also capitalised, or a number, with blanks and commas.
+_PLAIN_WORDS = re.compile(rb"[\s.,;:'-]*[A-Za-z]?[a-z\s.,;:'-]*|[\s.,;:'-]*[A-Z\s.,;:'-]*|(?![0-9]{8})[0-9\s.,:-]*")
 
 
 @dataclass(frozen=True, slots=True)

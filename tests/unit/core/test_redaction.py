@@ -112,6 +112,9 @@ def test_a_piece_at_the_end_of_a_text_is_hidden_from_eight_characters_on_unless_
     assert redact_known_secrets("the first half is q8Zt3Lm0") == f"the first half is {REDACTION_MARK}"
     assert redact_known_secrets("Bn7Rk2Js is the other") == f"{REDACTION_MARK} is the other"
     assert redact_known_secrets("t3Lm0xW5vB") == REDACTION_MARK
+    register_secrets("cf87ac02d82c6a299b09c1aefd94b6a333469508")
+    assert redact_known_secrets("33469508 was the end") == f"{REDACTION_MARK} was the end"
+    assert redact_known_secrets("3346 950 was the end") == "3346 950 was the end"
     for text in ("the first half is q8Zt3Lm", "Rk2Js is the other", "Of all lanterns are", "in the harbour"):
         assert redact_known_secrets(text) == text
 
