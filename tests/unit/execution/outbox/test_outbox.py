@@ -182,7 +182,7 @@ async def test_forecasts_that_stand_are_repeated_with_what_joins_their_batch(job
     assert [intent.ref.key for intent in jobs_fixture.book.writes].count("rain") == 2
 
 
-async def test_what_a_restored_ledger_has_of_other_venues_and_comments_ends_no_reading(
+async def test_every_forecast_that_the_venue_lost_is_revoked_after_a_restore(
     jobs_fixture: JobsFixture,
 ) -> None:
     for key in ("rain", "snow", "hail"):
