@@ -60,7 +60,10 @@ FORECASTERS = [
 ]
 SHELF: Mapping[PluginTableName, Iterable[ConfigurableSpec[Any]]] = {
     PluginTableName.FORECASTERS: FORECASTERS,
-    PluginTableName.VENUES: [VenueSpec(name="lantern", summary="Thing.", settings=GroupSettings, reader=opened)],
+    PluginTableName.VENUES: [
+        VenueSpec(name="torch", summary="Thing.", settings=GroupSettings, reader=opened),
+        VenueSpec(name="lantern", summary="Thing.", settings=GroupSettings, reader=opened, fees=opened),
+    ],
     PluginTableName.MODELS: [
         ModelSpec(name=name, summary="Thing.", settings=EngineSettings, open=opened) for name in ("there", "elsewhere")
     ],
@@ -257,7 +260,7 @@ def test_a_venue_without_a_table_has_a_digest() -> None:
 
 
 def test_each_of_several_keys_is_part_of_the_credentials() -> None:
-    (lantern,) = (spec for spec in SHELF[PluginTableName.VENUES])
+    _, lantern = SHELF[PluginTableName.VENUES]
     keys = ("venues", "lantern", "settings", "keys")
     assert len({within({keys: value}) for value in ('["a", "b"]', '["a", "c"]', '["d", "b"]')}) == 3
     assert credentials_digest(config(), lantern) == ""
@@ -270,7 +273,10 @@ def test_each_of_several_keys_is_part_of_the_credentials() -> None:
 
 def test_policies_that_exist_already_are_kept() -> None:
     made = venue_policies(config(), offered)
-    assert {*made} == {"lantern", "torch"}
+    assert {name: (policy.venue, policy.fees) for name, policy in made.items()} == {
+        "lantern": ("lantern", opened),
+        "torch": ("torch", None),
+    }
     again = venue_policies(config(), offered, known={"lantern": made["lantern"]})
     assert again["lantern"] is made["lantern"]
     assert again["torch"] == made["torch"]
