@@ -93,6 +93,8 @@ def test_what_was_consumed_is_gone_and_an_empty_level_is_left_out() -> None:
     assert left == (level("0.60", 15),)
     assert subtract_consumed(BOOK.asks, {Decimal("0.50"): Decimal(9)}) == (level("0.60", 20),)
     assert subtract_consumed(BOOK.asks, {}) == BOOK.asks
+    rest = subtract_consumed(BOOK.asks, {Decimal("0.50"): Decimal("3.5")})
+    assert [one.size for one in rest] == [Decimal("0.5"), Decimal(20)]
 
 
 @pytest.mark.parametrize(
