@@ -11,12 +11,21 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
+
+from tests.simulation.full_system.account_values import (
+    PASS_S,
+    least_loss,
+    list_holdings,
+    moved_amounts,
+    position_worth,
+    seen_around,
+)
 
 Fact = Mapping[str, Any]
 CENT = 0.005
@@ -24,8 +33,6 @@ CENT = 0.005
 UNDER_WAY_S = 120.0
 # An order is planned on a book that was read within two minutes, and may take as long again to arrive.
 PLANNED_S = 300.0
-# A pass that had begun before something was there to be seen may go on for so long.
-PASS_S = 900.0
 # A price of Manifold is used again for so long.
 MARKED_S = 330.0
 # Nobody sets the clock by more.
@@ -289,7 +296,9 @@ class WorldReferee:
     def _losses(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
         """Nothing is bought after a loss beyond its limit, until a person resumes."""
         seen = [one for one in self.facts["accounts"] if one["venue"] == venue]
-        readings = [(one, *self._value(one), moved) for one, moved in zip(seen, _moved(seen, orders), strict=True)]
+        readings = [
+            (one, *self._value(one), moved) for one, moved in zip(seen, moved_amounts(seen, orders), strict=True)
+        ]
         for order in orders:
             caps = self._venue_table(self._era(order["at_s"])["config"], venue).get("caps", {})
             if not {"daily_loss", "drawdown"} & caps.keys():
@@ -300,7 +309,7 @@ class WorldReferee:
             # By the worst value of then and the best one of now, in each of the last three readings.
             days = [one for one in past if f"{one[0]['clock']:%Y-%m-%d}" == f"{order['clock']:%Y-%m-%d}"]
             for name, began in (("daily_loss", days[:1]), ("drawdown", past)):
-                lost = [max((_loss(was, now) for was in began), default=0.0) for now in past[-3:]]
+                lost = [max((least_loss(was, now) for was in began), default=0.0) for now in past[-3:]]
                 if name in caps and len(past) >= 3 and began and min(lost) > caps[name] + 1.0:
                     yield f"referee: {self._describe(order)}, and {min(lost):.2f} were lost, {name} is {caps[name]:g}"
 
@@ -356,7 +365,7 @@ class WorldReferee:
                 continue
             at = datetime.fromisoformat(row["planned_at"])
             books = self.facts["books"].get((order["contract"], order["leg"]), [])
-            near = _around(books, at, before_s=PLANNED_S)
+            near = seen_around(books, at, before_s=PLANNED_S)
             if near and (why := _wrong_price(order, near)):
                 yield f"referee: {row['id']}, {row['mode']}, planned at {row['planned_at']}, {why}"
 
@@ -434,9 +443,9 @@ class WorldReferee:
 
     # Equity (docs/glossary.md; marks of docs/facts/polymarket.md#paper-fills)
 
-    def _value(self, account: Fact) -> tuple[float, float]:
-        """Return the least and the most that an account is worth."""
-        values = [_worth(position) for position in account["positions"]]
+    def _value(self, account: Fact, unread: Collection[str] = ()) -> tuple[float, float]:
+        """Return the least and the most that an account is worth; shares of unread markets may be counted at cost."""
+        values = [position_worth(position, unread) for position in account["positions"]]
         return account["cash"] + sum(low for low, _ in values), account["cash"] + sum(high for _, high in values)
 
     def _equity(self) -> Iterator[str]:
@@ -448,16 +457,19 @@ class WorldReferee:
             if row["paper"] or row["venue"] not in accounts:
                 continue
             at = datetime.fromisoformat(row["at"])
-            near = _around(accounts[row["venue"]], at, before_s=MARKED_S)
+            near = seen_around(accounts[row["venue"]], at, before_s=MARKED_S)
             if not near:
                 continue
-            values = [self._value(one) for one in near]
+            times = (at - timedelta(seconds=MARKED_S), at + timedelta(seconds=60.0))
+            failed = [one for one in self.facts.get("unread", ()) if times[0] <= one["clock"] <= times[1]]
+            unread = {one["market"] for one in failed if one["venue"] == row["venue"]}
+            values = [self._value(one, unread) for one in near]
             # A price is used again for some minutes, also once money has come or gone.
             values += [
                 (low + one["cash"] - other["cash"], high + one["cash"] - other["cash"])
                 for other, (low, high) in zip(near, [*values], strict=True)
                 for one in near
-                if one["cash"] != other["cash"] and _holdings(one) == _holdings(other)
+                if one["cash"] != other["cash"] and list_holdings(one) == list_holdings(other)
             ]
             low, high = min(one for one, _ in values), max(one for _, one in values)
             if not low - CENT <= row["equity"] <= high + CENT:
@@ -478,31 +490,6 @@ class WorldReferee:
             if said:
                 on_outcome = said[-1] if known["yes"] else 1.0 - said[-1]
                 yield from _wrong_score(row, 100.0 * math.log(2.0 * on_outcome) / math.log(2.0))
-
-
-def _moved(seen: Sequence[Fact], orders: Sequence[Fact]) -> Iterator[float]:
-    """Yield the money that was moved until each reading of an account, so that what is lost at least can be counted.
-
-    Money that comes while no position and no order changes is no gain, so it hides no loss; other money that comes may
-    hide one. Money that leaves may be what had come before, which is no loss.
-    """
-    total, ordered = 0.0, [order["at_s"] for order in orders]
-    for was, now in pairwise([*seen[:1], *seen]):
-        came = now["moved"] - was["moved"]
-        is_quiet = _holdings(was) == _holdings(now) and not any(
-            was["at_s"] - PASS_S < at_s < now["at_s"] + PASS_S for at_s in ordered
-        )
-        total += came if came < 0.0 or is_quiet else 0.0
-        yield total
-
-
-def _holdings(account: Fact) -> set[tuple[str, str, float]]:
-    return {(one["contract"], one["leg"], one["shares"]) for one in account["positions"]}
-
-
-def _loss(was: tuple[Fact, float, float, float], now: tuple[Fact, float, float, float]) -> float:
-    """Return what was lost at least between two readings."""
-    return was[1] - now[2] + now[3] - was[3]
 
 
 def _wrong_score(row: Fact, value: float) -> Iterator[str]:
@@ -557,37 +544,3 @@ def _stake_at(order: Fact, at_s: float) -> float:
     """Return what a purchase had cost or might still cost at a moment."""
     known = [stake for since, stake in order["stakes"] if since <= at_s]
     return float(known[-1]) if known and order["side"] == "buy" else 0.0
-
-
-def _worth(position: Fact) -> tuple[float, float]:
-    """Return the least and most that shares are worth: on their own book, or what they pay."""
-    shares = position["shares"]
-    if position.get("pays") is not None:
-        return (shares * position["pays"],) * 2
-    if position.get("has_book"):
-        return (shares * position["bid"],) * 2
-    if position.get("pool") is None:
-        # Linked answers, or a market that waits for its outcome: it keeps its last price, whatever that was.
-        return 0.0, shares
-    return (_sale_value(position["pool"], position["leg"], shares),) * 2
-
-
-def _sale_value(pool: tuple[float, float, float], leg: str, shares: float) -> float:
-    """Return what a sale to the market maker brings: for an amount the other side is bought, and pairs pay 1 each."""
-    yes, no, weight = pool if leg == "no" else (pool[1], pool[0], 1.0 - pool[2])
-    low, high = 0.0, shares
-    for _ in range(100):
-        amount = (low + high) / 2.0
-        # yes^p * no^(1-p) stays what it was while the amount is added to both and the shares are taken out.
-        left = yes * (no / (no + amount)) ** ((1.0 - weight) / weight)
-        low, high = (amount, high) if yes + amount - left < shares else (low, amount)
-    return shares - high
-
-
-def _around(seen: Sequence[Fact], at: datetime, *, before_s: float) -> list[Fact]:
-    """Return what was seen around a moment of the clock and last before; nothing if an answer was old or broken."""
-    first, last = at - timedelta(seconds=before_s), at + timedelta(seconds=60.0)
-    inside = [one for one in seen if first <= one["clock"] <= last]
-    near = [*[one for one in seen if one["clock"] < first][-1:], *inside]
-    after = [one for one in seen if one["clock"] > last][:1]
-    return near if inside and len({one["faults"] for one in [*near, *after]}) == 1 else []
