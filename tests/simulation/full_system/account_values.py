@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 Fact = Mapping[str, Any]
 # A pass that had begun before something was there to be seen may go on for so long.
 PASS_S = 900.0
+
+
+def list_transfers(seen: Sequence[Fact], orders: Sequence[Fact]) -> Iterator[tuple[float, bool]]:
+    """Yield the money that came or left until each reading of an account, and whether nothing else changed."""
+    ordered = [order["at_s"] for order in orders]
+    for was, now in pairwise([*seen[:1], *seen]):
+        is_quiet = list_holdings(was) == list_holdings(now) and not any(
+            was["at_s"] - PASS_S < at_s < now["at_s"] + PASS_S for at_s in ordered
+        )
+        yield now["moved"] - was["moved"], is_quiet
 
 
 def moved_amounts(seen: Sequence[Fact], orders: Sequence[Fact]) -> Iterator[float]:
@@ -21,14 +31,26 @@ def moved_amounts(seen: Sequence[Fact], orders: Sequence[Fact]) -> Iterator[floa
     Money that comes while no position and no order changes is no gain, so it hides no loss; other money that comes may
     hide one. Money that leaves may be what had come before, which is no loss.
     """
-    total, ordered = 0.0, [order["at_s"] for order in orders]
-    for was, now in pairwise([*seen[:1], *seen]):
-        came = now["moved"] - was["moved"]
-        is_quiet = list_holdings(was) == list_holdings(now) and not any(
-            was["at_s"] - PASS_S < at_s < now["at_s"] + PASS_S for at_s in ordered
-        )
-        total += came if came < 0.0 or is_quiet else 0.0
-        yield total
+    return accumulate(came if came < 0.0 or is_quiet else 0.0 for came, is_quiet in list_transfers(seen, orders))
+
+
+def most_lost(
+    values: Sequence[tuple[float, float]], transfers: Sequence[tuple[float, bool]], first: int, late: int
+) -> float:
+    """Return what may count as lost since a reading, the ``first`` or a later one, until one of the last ``late`` ones.
+
+    Of transfers it counts most: money that came is a gain where anything else changed before the first reading, and is
+    taken out of the value after it; money that leaves is lost but where as much had come before.
+    """
+    moved = [*accumulate(came if came > 0.0 or is_quiet else 0.0 for came, is_quiet in transfers)]
+    lowest = [*accumulate(reversed(moved), min)][::-1]
+    known, lost = 0.0, -float("inf")
+    worst = max(sum_moved - low for sum_moved, (low, _) in zip(moved[-late:], values[-late:], strict=True))
+    for place, ((_, high), (came, is_quiet)) in enumerate(zip(values, transfers, strict=True)):
+        known = max(0.0, known + (came if came < 0.0 or is_quiet else 0.0))
+        unknown = max(0.0, moved[place] - lowest[place] - known)
+        lost = max(lost, high - moved[place] + worst + unknown) if place >= first else lost
+    return lost
 
 
 def list_holdings(account: Fact) -> set[tuple[str, str, float]]:
