@@ -30,17 +30,17 @@ PAID_WITHIN = timedelta(hours=30)
 ENOUGH, MOST_REFUSED = 5, 0.75
 # Where more amounts are possible nothing is said.
 UNCERTAIN = 256
-_FIRST_ENDED = """
-select i.venue, count(*) as count, sum(i.state = 'refused') as refused, max(a.detail) as why
-from intent i join attempt a on a.intent = i.id where i.mode = 'paper' and i.action = 'order' group by i.venue
-"""
-_FILLS = """
+_FIRST_FILLS = """
 select i.id, i.venue, i.ref, i.order_body, min(a.started_at) as started_at, min(f.at) as at,
   sum(f.shares * f.price) / sum(f.shares) as price, not exists (
     select 1 from intent o join fill e on e.intent = o.id where o.ref = i.ref and o.mode = 'paper' and o.seq < i.seq
   ) as is_first
 from intent i join attempt a on a.intent = i.id join fill f on f.intent = i.id
 where i.mode = 'paper' and f.at = (select min(at) from fill where intent = i.id) group by i.id order by i.seq
+"""
+_ENDED = """
+select i.venue, count(*) as count, sum(i.state = 'refused') as refused, max(a.detail) as why
+from intent i join attempt a on a.intent = i.id where i.mode = 'paper' and i.action = 'order' group by i.venue
 """
 _FILLS = """
 select i.venue, json_extract(i.order_body, '$.contract') as contract, json_extract(i.order_body, '$.leg') as leg,
