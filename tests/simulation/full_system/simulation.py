@@ -34,6 +34,7 @@ from tests.simulation.full_system.final_checks import FinalChecks
 from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
+from tests.simulation.full_system.paper_checks import PaperChecks
 from tests.simulation.full_system.plan import (
     DAY_S,
     DRIFTER_FILE,
@@ -51,6 +52,7 @@ from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
 from tests.simulation.full_system.signer_program import signer_program
+from tests.simulation.full_system.sizing_checks import SizingChecks
 from tests.simulation.full_system.venue_events import VenueEvents
 from tests.simulation.full_system.world_record import WorldRecord
 
@@ -366,6 +368,21 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         scored=lives.scored,
     )
     report.violations += decisions.violations()
+    sizing = SizingChecks(
+        ledger=_ledger_path(lives),
+        configs=parts.config.all,
+        books=facts["books"],
+        clock_moves=decisions.clock_moves,
+    )
+    report.violations += sizing.violations()
+    paper = PaperChecks(
+        ledger=_ledger_path(lives),
+        configs=parts.config.all,
+        books=facts["books"],
+        endings=facts["endings"],
+        clock_moves=decisions.clock_moves,
+    )
+    report.violations += paper.violations()
     schedule = ScheduleChecks(
         ledger=_ledger_path(lives),
         configs=parts.config.all,
