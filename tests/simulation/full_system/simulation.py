@@ -53,6 +53,7 @@ from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
 from tests.simulation.full_system.signer_program import signer_program
+from tests.simulation.full_system.sizing_checks import SizingChecks
 from tests.simulation.full_system.venue_events import VenueEvents
 from tests.simulation.full_system.world_record import WorldRecord
 
@@ -369,6 +370,13 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         scored=lives.scored,
     )
     report.violations += decisions.violations()
+    sizing = SizingChecks(
+        ledger=_ledger_path(lives),
+        configs=parts.config.all,
+        books=facts["books"],
+        clock_moves=decisions.clock_moves,
+    )
+    report.violations += sizing.violations()
     schedule = ScheduleChecks(
         ledger=_ledger_path(lives),
         configs=parts.config.all,

@@ -50,6 +50,7 @@ UNTOLD = (
     RequestFault.TRUNCATED,
 )
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
+MARKET = "/v0/market/"
 # The requests that name a question: a bet, and a forecast.
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
 _KINDS: Mapping[str, str] = {
@@ -73,6 +74,7 @@ class WorldRecord:
     orders: dict[str, Fact] = field(default_factory=dict)
     accounts: list[Fact] = field(default_factory=list)
     books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
+    unread: list[Fact] = field(default_factory=list)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
     _closes: dict[str, datetime | None] = field(default_factory=dict)
@@ -108,6 +110,8 @@ class WorldRecord:
             return
         if venue == "polymarket" and heard.path in {"/book", "/books"}:
             self._saw_books(re.findall(r"\d{20,}", heard.query + heard.body.decode()))
+        if venue == "manifold" and heard.path.startswith(MARKET):
+            self._saw_market(heard)
         if heard.path.startswith(ACCOUNT_READS.get(venue, ("-",))):
             self.accounts.append(self._moment() | self._account(venue))
 
@@ -134,7 +138,7 @@ class WorldRecord:
         return {
             "outcomes": outcomes,
             "undone": {*undone},
-            **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books")},
+            **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books", "unread")},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
             "bills": [{"true_time": at, **usage} for at, usage in self.bridges.environment.model_server.billed],
@@ -249,6 +253,20 @@ class WorldRecord:
                 best: Fact = {"bid": None if bid is None else float(bid), "ask": None if ask is None else float(ask)}
                 seen = self._moment() | best | {"faults": self._faults("polymarket"), "token": token}
                 self.books.setdefault((market.condition, leg), []).append(seen)
+
+    def _saw_market(self, heard: LoggedRequest) -> None:
+        """Note the price of a market of Manifold that is read, and whether its answer does not say it."""
+        venue, name = self.bridges.manifold, heard.path.removeprefix(MARKET).partition("/")[0]
+        assert venue is not None
+        if venue.faults_met.get(heard.number) in UNTOLD:
+            self.unread.append(self._moment() | {"venue": "manifold", "market": name})
+        market = venue.state.markets.get(name)
+        for answer in () if market is None else [one.id for one in market.answers] or [None]:
+            pool = market.answer(answer)
+            prob = (market.pool if pool is None else pool.pool).prob
+            contract = name if answer is None else f"{name}/{answer}"
+            seen = self._moment() | {"prob": prob, "faults": self._faults("manifold")}
+            self.books.setdefault((contract, "pool"), []).append(seen)
 
     # Accounts
 
