@@ -215,5 +215,8 @@ def _vacuum_step(database: Database) -> int:
     pages = min(VACUUM_PAGES, free - max(MIN_FREE_PAGES, int(MAX_FREE_SHARE * total)))
     if pages <= 0:
         return 0
-    database.conn.execute(f"pragma main.incremental_vacuum({pages})").fetchall()
-    return int(pages)
+    # It returns a row without columns after each page, and Python takes such a row for the end of the statement.
+    for _ in range(pages):
+        database.conn.execute("pragma main.incremental_vacuum(1)")
+    (left,) = database.conn.execute("pragma main.page_count").fetchone()
+    return int(total - left)

@@ -308,7 +308,10 @@ async def test_pages_of_removed_evidence_go_back_to_the_disk(
     before = evidence_path(ledger_fixture.path).stat().st_size
     job = EvidenceContext(path=ledger_fixture.path, ledger=ledger_fixture.ledger, clock=FakeClock(LATER))
     assert await remove_old_evidence(job, before=NOON + timedelta(days=1)) == 1
-    assert await return_free_pages(documents.writer) > 256
+    ((pages,),) = ledger_fixture.rows("pragma evidence.page_count")
+    returned = await return_free_pages(documents.writer)
+    assert returned > 256
+    assert ledger_fixture.rows("pragma evidence.page_count") == [(pages - returned,)]
     ledger_fixture.rows("pragma evidence.wal_checkpoint(truncate)")
     assert evidence_path(ledger_fixture.path).stat().st_size < before / 1.5
 
