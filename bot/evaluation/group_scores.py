@@ -62,7 +62,9 @@ class ResampledGroup:
         """
         if np.count_nonzero(self.clusters[:, count]) < 2:
             return ScoreInterval(estimate=estimate, low=None, high=None)
-        low, high = np.quantile(drawn[self.drawn[:, count] > 0.0], [_TAIL, 1.0 - _TAIL]).tolist()
+        known = np.sort(drawn[self.drawn[:, count] > 0.0])
+        # The same as np.quantile, which imports 30 ms of masked arrays.
+        low, high = np.interp([_TAIL, 1.0 - _TAIL], np.linspace(0.0, 1.0, len(known)), known).tolist()
         return ScoreInterval(estimate=estimate, low=low, high=high)
 
 

@@ -20,7 +20,9 @@ from bot.stats.arrays import FloatArray, IntArray, require_finite, require_same_
 from bot.stats.scores import index_from_brier
 
 # Counts in one block of resamples, 8 bytes each: small enough to stay in the cache between the draw and the product.
-_BLOCK_CELLS = 200_000
+_BLOCK_CELLS = 50_000
+# Products in one block: for more, OpenBLAS starts threads, which wait for one another longer than they compute.
+_BLOCK_PRODUCTS = 250_000
 # More clusters than this are put into so many random groups, which are drawn as wholes. Sums of groups spread as sums
 # of single clusters do; the width of an interval is right to 1 / sqrt(2 x 5,000), one per cent.
 MAX_DRAWN_UNITS = 5_000
@@ -99,7 +101,7 @@ def resample_sums(sums: FloatArray, resamples: int, rng: Generator) -> FloatArra
     """
     units = _group_randomly(sums, rng)
     drawn = np.empty((resamples, units.shape[1]))
-    block = max(1, _BLOCK_CELLS // len(units))
+    block = max(1, min(_BLOCK_CELLS, _BLOCK_PRODUCTS // units.shape[1]) // len(units))
     for first in range(0, resamples, block):
         size = min(block, resamples - first)
         drawn[first : first + size] = _draw_counts(rng, size, len(units)) @ units
