@@ -154,7 +154,6 @@ def test_vendors_of_the_librarys_own_file_are_found_where_it_finds_them(monkeypa
     listed = listed_addresses()
     named = json.loads(library_file(VENDOR_FILE).read_bytes())
     # One sends its key in a header of its own, the other one bounds the temperature: the library does that.
-    assert named.keys() - listed.keys() == {"sarvam", "scx-ai"}
     assert {vendor for vendor in named if vendor_address(vendor) is None} == {"sarvam", "scx-ai"}
     for vendor, known in listed.items():
         check_address(vendor, known, monkeypatch)
@@ -173,8 +172,6 @@ CONVERSATION = (
 # The reference of chat completions: a reply with a text.
 CHAT_REPLY = {
     "id": "1",
-    "object": "chat.completion",
-    "created": 1_770_000_000,
     "model": "m",
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11},
@@ -191,8 +188,7 @@ async def ask_both(model: str, prompt: Prompt, sampling: SamplingSettings, **eff
         async with opened(chosen) as llm:
             assert (await llm.complete(model, prompt, sampling)).text == "yes"
             fields = json.loads(recording.asked[0].body) | effort
-            for ours in ("model", "reasoning"):
-                fields.pop(ours, None)
+            fields = {name: value for name, value in fields.items() if name not in {"model", "reasoning"}}
             library = await cast("LitellmProvider", llm).load_library()
             reply = await library.acompletion(model=model, api_key=KEY, api_base=base, max_retries=0, **fields)
             assert reply.choices[0].message.content == "yes"
@@ -221,8 +217,7 @@ def sent_body(received: ReceivedRequest) -> dict[str, Any]:
 )
 async def test_the_library_sends_the_same_request_to_a_hosting_vendor(model: str, prompt: Prompt) -> None:
     ours, theirs = await ask_both(model, prompt, SamplingSettings(max_tokens=9, temperature=0.5, seed=4))
-    for name in ("authorization", "content-type"):
-        assert ours.headers[name] == theirs.headers[name]
+    assert ours.headers["authorization"] == theirs.headers["authorization"]
     assert (ours.method, ours.path) == (theirs.method, theirs.path) == ("POST", "/v1/chat/completions")
     assert sent_body(ours) == sent_body(theirs)
 
