@@ -199,11 +199,10 @@ class SizingChecks:
         fee = order.get("fees", 0.0) / order["shares"]
         worth, last = order["expected"] + order["edge"] + fee, max(order["limit"] - STEP + fee, price)
         bankroll = share * cash - (1.0 - share) * own * LEAST_MARK * price
-        most = order["shares"] * price
         # The last share that is bought still adds growth: its chance is worth what it takes, at the wealth of each end.
         chance, risk = worth * (1.0 - last), (1.0 - worth) * last
         stake = (bankroll * (chance - risk) - own * risk) / (chance - risk + risk / price)
-        return float(min(most, max(0.0, stake)))
+        return float(max(0.0, stake))
 
     def _policy_sales(self) -> Iterator[str]:
         """What is sold by policy loses, or gains, the share of its cost that is set, at the price of the plan."""
