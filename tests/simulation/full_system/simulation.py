@@ -19,8 +19,9 @@ from typing import Any
 from unittest.mock import patch
 
 from bot.core.clock import SeededRandom
+from bot.execution.paper.paper_book import paper_book_path
 from bot.jobs.foreign_writes import FOREIGN_WRITES
-from bot.simulator.environment import to_toml
+from bot.simulator.environment import BUCKET_FOLDER, to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
@@ -28,6 +29,7 @@ from tests.ledger_checks import read_rows
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
+from tests.simulation.full_system.effect_rules import REFUNDED, ROWS, EffectReferee, read_forecast_files
 from tests.simulation.full_system.event_coverage import STOPPED_FOR_FOREIGN, count_events
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.final_checks import FinalChecks
@@ -360,6 +362,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     )
     report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
     report.violations += _referee_violations(facts, _ledger_path(lives))
+    report.violations += _effect_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -406,6 +409,15 @@ def _referee_violations(facts: Mapping[str, Any], ledger: Path) -> list[str]:
     """Return where the ledger, or what left, is not what the world says it had to be."""
     rows = {name: read_rows(ledger, sql) for name, sql in LEDGER_TABLES.items()}
     return [*WorldReferee(facts, rows).violations()]
+
+
+def _effect_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
+    """Return what was sold, filed, withdrawn or paid as it must not be."""
+    rows = {name: read_rows(ledger, sql) for name, sql in ROWS.items()}
+    books = [paper_book_path(ledger.parent, venue) for venue in ("manifold", "polymarket")]
+    rows["refunds"] = [row for book in books if book.exists() for row in read_rows(book, REFUNDED)]
+    moves = [act["clock"] for act in facts["acts"] if act["kind"] == CLOCK_MOVED]
+    return [*EffectReferee(facts, rows, read_forecast_files(bucket), moves).violations()]
 
 
 def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
