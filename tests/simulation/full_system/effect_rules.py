@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.full_system.referee import CENT, CLOCK_SET, PASS_S, Fact, WorldReferee
+from tests.simulation.full_system.account_values import PASS_S
+from tests.simulation.full_system.referee import CENT
+from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
 
 # A share of a fee that is rounded, on a tenth of a share; a fraction of a millionth of a unit of money.
 SHARE_SLACK, MILLIONTHS = 5e-4, 2
@@ -50,14 +52,13 @@ where p.place = 'cash' and p.contract <> '' group by p.contract having is_void
 
 
 @dataclass(frozen=True)
-class EffectReferee(WorldReferee):
+class EffectReferee(WorldFacts):
     """Judges one simulation by these rules; ``ledger`` has ``ROWS``, and ``refunds`` of each paper book.
 
     ``files`` are the forecast files that the venue received, by name.
     """
 
     files: Mapping[str, Any]
-    clock_moves: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what must not have been."""
@@ -85,19 +86,20 @@ class EffectReferee(WorldReferee):
     def _missed_exits(self) -> Iterator[str]:
         """No pass buys while a position has lost, or gained, more than the share at which it is to be sold."""
         for order in self.facts["orders"]:
-            table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
+            table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
             bounds = {name: table.get("trading", {}).get(name) for name in ("stop_loss", "take_profit")}
-            if (order["venue"], order["side"], table["mode"]) == ("polymarket", "buy", "live") and any(bounds.values()):
-                for position in self._held_in_pass(order):
-                    gain = position["shares"] * position["bid"] / position["paid"] - 1.0
-                    is_due = _is_exit_due(gain, bounds) and not self._is_kept(position["contract"], order, table)
-                    if is_due and position["contract"] != order["contract"]:
-                        what = f"{position['leg']} {position['contract']} has a gain of {gain:.3f} of its cost"
-                        yield f"referee: {self._describe(order)}, and {what}, to be sold at {bounds}"
+            if (order["venue"], order["side"], table["mode"]) != ("polymarket", "buy", "live"):
+                continue
+            for position in self._held_in_pass(order) if any(bounds.values()) else ():
+                gain = position["shares"] * position["bid"] / position["paid"] - 1.0
+                is_due = _is_exit_due(gain, bounds) and not self._is_kept(position["contract"], order, table)
+                if is_due and position["contract"] != order["contract"]:
+                    what = f"{position['leg']} {position['contract']} has a gain of {gain:.3f} of its cost"
+                    yield f"referee: {self.describe(order)}, and {what}, to be sold at {bounds}"
 
     def _held_in_pass(self, order: Fact) -> Iterator[Fact]:
         """Yield what all readings of the pass of an order showed in the same way; nothing if an answer was broken."""
-        since = max(order["at_s"] - PASS_S, self._era(order["at_s"])["from_s"])
+        since = max(order["at_s"] - PASS_S, self.era_at(order["at_s"])["from_s"])
         seen = [one for one in self.facts["accounts"] if one["venue"] == order["venue"]]
         seen = [one for one in seen if since <= one["at_s"] < order["at_s"]]
         if len(seen) < READINGS or len({one["faults"] for one in seen}) > 1:
@@ -125,7 +127,7 @@ class EffectReferee(WorldReferee):
         """In mode approve each request to buy has an answer of its own, also where an earlier one did not arrive."""
         bought = Counter[tuple[str, str]]()
         for write in self.facts["writes"]:
-            table = self._venue_table(self._era(write["at_s"])["config"], write["venue"])
+            table = self.venue_table(self.era_at(write["at_s"])["config"], write["venue"])
             if table["mode"] == "approve" and (contract := self._bought_contract(write)):
                 bought[write["venue"], contract] += 1
         answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
@@ -176,7 +178,7 @@ class EffectReferee(WorldReferee):
         )
         for row in self.ledger["withdrawals"]:
             made, planned = datetime.fromisoformat(row["made_at"]), datetime.fromisoformat(row["planned_at"])
-            is_moved = any(made - CLOCK_SET <= at <= planned + CLOCK_SET for at in self.clock_moves)
+            is_moved = self.is_clock_set(made) or self.is_clock_set(planned)
             if planned - made < timedelta(hours=stale + gap) and not is_moved:
                 what = (
                     f"the forecast of {row['ref']} of {made}, which was to be renewed for {gap:g} h after {stale:g} h"

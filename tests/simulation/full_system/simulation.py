@@ -407,8 +407,7 @@ def _effect_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> 
     rows = {name: read_rows(ledger, sql) for name, sql in ROWS.items()}
     books = [paper_book_path(ledger.parent, venue) for venue in ("manifold", "polymarket")]
     rows["refunds"] = [row for book in books if book.exists() for row in read_rows(book, REFUNDED)]
-    moves = [act["clock"] for act in facts["acts"] if act["kind"] == CLOCK_MOVED]
-    return [*EffectReferee(facts, rows, read_forecast_files(bucket), moves).violations()]
+    return [*EffectReferee(facts, rows, read_forecast_files(bucket)).violations()]
 
 
 def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
