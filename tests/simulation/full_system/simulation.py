@@ -36,6 +36,7 @@ from tests.simulation.full_system.final_checks import FinalChecks
 from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
+from tests.simulation.full_system.paper_checks import PaperChecks
 from tests.simulation.full_system.plan import (
     DAY_S,
     DRIFTER_FILE,
@@ -377,6 +378,14 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         clock_moves=decisions.clock_moves,
     )
     report.violations += sizing.violations()
+    paper = PaperChecks(
+        ledger=_ledger_path(lives),
+        configs=parts.config.all,
+        books=facts["books"],
+        endings=facts["endings"],
+        clock_moves=decisions.clock_moves,
+    )
+    report.violations += paper.violations()
     schedule = ScheduleChecks(
         ledger=_ledger_path(lives),
         configs=parts.config.all,

@@ -137,6 +137,7 @@ class WorldRecord:
         outcomes = {ref: one for name, ref, one in self._outcomes() if name not in undone}
         return {
             "outcomes": outcomes,
+            "endings": dict(self._endings(undone)),
             "undone": {*undone},
             **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books", "unread")},
             "orders": [*self.orders.values()],
@@ -343,6 +344,27 @@ class WorldRecord:
                 spot = {"spot": min(asked.spot_time, asked.close).timestamp(), "said": said}
                 name = f"metaculus:{asked.post}:{asked.id}"
                 yield f"metaculus:{asked.id}", name, {"yes": _ENDS[asked.resolution], **spot}
+
+    def _endings(self, undone: Collection[str]) -> Iterator[tuple[tuple[str, str], Fact]]:
+        """Yield what a share of YES of each contract pays, None where stakes come back, and since when."""
+        for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
+            was_undone = f"manifold:{market.id}" in undone
+            for answer in market.answers or [None]:
+                one = market if answer is None or market.resolution is not None else answer
+                since = None if one.resolution_time is None else _moment_of(one.resolution_time)
+                pays = _ENDS.get(one.resolution)
+                if answer is not None and one is market:
+                    pays = None if one.resolution == "CANCEL" else float(one.resolution == answer.id)
+                known = one.resolution in {*_ENDS, "CANCEL"} or (answer is not None and one is market)
+                ending = {"yes": pays, "since": since, "was_undone": was_undone or not known}
+                if since is not None or was_undone:
+                    yield ("manifold", market.id if answer is None else f"{market.id}/{answer.id}"), ending
+        for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
+            if other.payouts is not None and other.resolved_at is not None:
+                since = datetime.fromtimestamp(other.resolved_at, UTC)
+                was_undone = not any(other.payouts) or f"polymarket:{other.condition}" in undone
+                ending = {"yes": float(other.payouts[0]), "since": since, "was_undone": was_undone}
+                yield ("polymarket", other.condition), ending
 
     def _contracts(self) -> Iterator[tuple[str, Fact]]:
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
