@@ -165,6 +165,6 @@ def parse_record(kind: type[RecordT], record: object, name: str) -> RecordT:
 
 
 def record_name(record: object, kind: str = "market") -> str:
-    """Return the name of a record for messages."""
+    """Return the name of a record for messages, with at most 40 characters of its id."""
     found = record.get("id") if isinstance(record, Mapping) else None
-    return f"{kind} {found}" if isinstance(found, str | int) else f"a {kind} without an id"
+    return f"{kind} {str(found)[:40]}" if isinstance(found, str | int) else f"a {kind} without an id"

@@ -61,8 +61,7 @@ REPORTS = ("with eligible as", "with first as", "with reporting as")
 # evidence counts its bundles by a covering index: 34 ms for 1,000,000 of them.
 COUNTED = re.compile(
     r"select count\(\*\) from (?:question|forecast|intent|fill|resolution|audit)"
-    r"|\s*select \(select count\(\*\) from bundle indexed by bundle_by_scope where id <= \d+\)"
-    r"\s+- \(select count\(\*\) from bundle indexed by bundle_alone where .*\)\s*"
+    r"|\s*select count\(\*\) from bundle indexed by bundle_by_scope where .*\s*"
 )
 REF = "'lantern:q5'"
 TRIGGERED = f"update intent set question_resolved = ({IS_RESOLVED.format(ref=REF)}) where ref = {REF}"  # noqa: S608

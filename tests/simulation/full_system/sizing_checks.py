@@ -32,6 +32,8 @@ KELLY, STAKE_SLACK = 0.25, 0.02
 PER_QUESTION, EDGE = 0.05, 0.03
 # What is bought costs less than twice the price that counts for what is held.
 LEAST_MARK = 0.5
+# A limit is the last price that is paid, or up to one step above it.
+STEP = 0.01
 # A mark is the price without fees, and may be some minutes older than the plan.
 SALE_SLACK = 0.15
 _ORDERS = """
@@ -182,8 +184,9 @@ class SizingChecks:
     def _kelly_stake(self, row: Row, order: Tables, cash: float) -> float | None:
         """Return the most that the share of the Kelly stake is, with what is held of the same side.
 
-        With cash b, h shares held and probability p it is b (p - c) / (1 - c) - h c (1 - p) / (1 - c) where a share
-        costs c, and b is the share of the cash less the rest of what is held. None where more is held.
+        A stake s at c a share, the last of them at m, of a bankroll b, with h shares held and probability p, is right
+        where p (1 - m) / (b + h - s + s / c) = (1 - p) m / (b - s); the bankroll is the share of the cash less the rest
+        of what is held. None where anything else is held.
         """
         held = {(one["contract"], one["leg"]): one["shares"] for one in read_rows(self.ledger, _HELD, row)}
         own = held.pop((order["contract"], order["leg"]), 0.0)
@@ -193,9 +196,13 @@ class SizingChecks:
         if own > 1e-6 and order.get("option"):
             return None
         price, share = _unit_cost(order), max(self._settings(row["venue"], "trading", "kelly", KELLY))
-        worth = order["expected"] + order["edge"] + order.get("fees", 0.0) / order["shares"]
+        fee = order.get("fees", 0.0) / order["shares"]
+        worth, last = order["expected"] + order["edge"] + fee, max(order["limit"] - STEP + fee, price)
         bankroll = share * cash - (1.0 - share) * own * LEAST_MARK * price
-        return max(0.0, (bankroll * (worth - price) - own * price * (1.0 - worth)) / (1.0 - price))
+        # The last share that is bought still adds growth: its chance is worth what it takes, at the wealth of each end.
+        chance, risk = worth * (1.0 - last), (1.0 - worth) * last
+        stake = (bankroll * (chance - risk) - own * risk) / (chance - risk + risk / price)
+        return float(max(0.0, stake))
 
     def _policy_sales(self) -> Iterator[str]:
         """What is sold by policy loses, or gains, the share of its cost that is set, at the price of the plan."""

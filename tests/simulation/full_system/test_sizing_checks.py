@@ -31,7 +31,7 @@ def intent(number: int = 1, minutes: float = 0.0, *, cost: float = 2.0, **order:
 
     What differs is in ``order``.
     """
-    body = {"contract": "lamp", "leg": "yes", "side": "buy", "expected": 0.4, "limit": 0.45, "edge": 0.2}
+    body = {"contract": "lamp", "leg": "yes", "side": "buy", "expected": 0.4, "limit": 0.41, "edge": 0.2}
     body |= {"shares": cost / 0.4, **order}
     row = {"id": f"i{number}", "seq": number, "mode": "live", "ref": "manifold:lamp", "action": "order", "cost": cost}
     row |= {"state": "acked", "planned_at": at(minutes), "order_body": json.dumps(body)}
