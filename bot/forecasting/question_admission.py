@@ -26,10 +26,11 @@ POLL_S = 0.05
 # Questions that begin in one instant take turns at every step, and their requests then come at one instant again and
 # again: so no more than this many begin in one.
 MAX_BEGUN_AT_ONCE = 20
-# A process that wakes up this late has, for so long, too much to do for more than the usual places: every step of a
-# question takes tens of turns of the event loop, each of which lasts about as long.
+# A process that wakes up this late has too much to do for more than the usual places, until it wakes up in time: every
+# step of a question takes tens of turns of the event loop, each of which lasts about as long. Each time that it is late
+# half as many as before may begin in one instant, and each time that it is not, so many more.
 MAX_LATENESS_S = 0.03
-LATE_PAUSE_S = 0.5
+GROWTH_IN_TIME = 2
 
 
 class ModelLoad(Protocol):
@@ -63,7 +64,8 @@ class QuestionAdmission:
         self._most = most or (PLACES_WITHOUT_MODELS if load is None else MAX_PLACES)
         self._running: set[AdmittedQuestion] = set()
         self._rooms: deque[tuple[float, int]] = deque()
-        self._late_until = -math.inf
+        self._is_late = False
+        self._begun_at_once = MAX_BEGUN_AT_ONCE
         self._ended = asyncio.Event()
         self._ended_at = 0.0
 
@@ -81,8 +83,10 @@ class QuestionAdmission:
         self._rooms.append((now, calls))
         while self._rooms[0][0] < now - ROOM_WINDOW_S:
             self._rooms.popleft()
+        if self._is_late and len(self._running) >= PLACES_WITHOUT_MODELS:
+            return 0
         least = min(calls for _, calls in self._rooms)
-        return min(free, MAX_BEGUN_AT_ONCE, max(math.ceil(least / max(1, trials)), 0 if self._running else 1))
+        return min(free, self._begun_at_once, max(math.ceil(least / max(1, trials)), 0 if self._running else 1))
 
     def begin(self, *, trials: int) -> AdmittedQuestion:
         """Count a question as under way, with the calls that it makes at the same time: 0 if it asks no model."""
@@ -99,14 +103,13 @@ class QuestionAdmission:
 
     async def wait(self, timeout_s: float | None = POLL_S) -> None:
         """Wait until a question ends, or for so long; notes whether this process is late."""
-        began = self._clock.monotonic()
-        due_at = began + (timeout_s or 0.0)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._ended.wait()
-            due_at = max(began, self._ended_at)
-        if (now := self._clock.monotonic()) - due_at > MAX_LATENESS_S:
-            self._late_until = now + LATE_PAUSE_S
+        if not self._ended.is_set():
+            due_at = self._clock.monotonic() + (timeout_s or 0.0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._ended.wait()
+                due_at = self._ended_at
+            self._record_lateness(self._clock.monotonic() - due_at)
         self._ended.clear()
 
     async def wait_for_room(self, *, trials: int) -> int:
@@ -115,10 +118,14 @@ class QuestionAdmission:
             await self.wait()
         return room
 
+    def _record_lateness(self, late_s: float) -> None:
+        self._is_late = late_s > MAX_LATENESS_S
+        if self._is_late:
+            self._begun_at_once = max(1, self._begun_at_once // 2)
+        else:
+            self._begun_at_once = min(MAX_BEGUN_AT_ONCE, self._begun_at_once + GROWTH_IN_TIME)
+
     def _call_room(self, load: ModelLoad) -> int:
-        is_late = self._clock.monotonic() < self._late_until
-        if is_late and len(self._running) >= PLACES_WITHOUT_MODELS:
-            return 0
         begun = (one for one in self._running if not one.has_stepped)
         return load.room() - sum(max(0, one.trials - load.open_calls(one.scope)) for one in begun)
 

@@ -1,8 +1,17 @@
 """How much of what a slow model permits is used: 2 s a call, so many questions in work at once, whole programs.
 
-The share is the least time that the calls need with so many in flight, divided by the time from the first request to
-the last answer: it includes the ramp at the beginning and the tail.
+How many requests a model gets is learned, so the program runs twice in the same folder. The first run starts with what
+a new user has, and shows how long it takes to have that many in flight. The second one, on new questions, starts with
+what was learned. Its share is how many are in flight on average from then on until no further question is left, divided
+by how many may be. The whole is the least time that all calls need, divided by the time from the first request to the
+last answer: it includes the burst at the beginning and the tail.
 """
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.benchmarks.figures import MeasureSize
 from tests.benchmarks.whole_programs import (
@@ -13,6 +22,7 @@ from tests.benchmarks.whole_programs import (
     machine_load,
     measure_foxcast,
     measure_peer,
+    run_foxcast_in,
     say_columns,
     say_row,
     serve_models,
@@ -21,6 +31,10 @@ from tests.benchmarks.whole_programs import (
 # By questions in work at once: the goal, and how many questions are asked for each of them.
 GOALS = {200: ("98 %", 3), 400: ("95 %", 2), 1000: ("80 %", 2)}
 SHIPPED_QUESTIONS = 60
+# How many are in flight counts as full from this share on.
+FULL_SHARE = 0.95
+# The first run asks so many questions for each at once: those that end before all slots are in use, and these.
+LEARNING_SHARE = 1.25
 
 
 def main(size: MeasureSize) -> None:
@@ -31,8 +45,7 @@ def main(size: MeasureSize) -> None:
     with serve_models() as server:
         _say_shipped(server, ProgramWork(questions=4 if quick else SHIPPED_QUESTIONS, delay_s=delay_s))
         for at_once, (wanted, rounds) in ({4: ("98 %", 2)} if quick else GOALS).items():
-            work = ProgramWork(questions=rounds * at_once, delay_s=delay_s, at_once=at_once)
-            _say_share(server, work, wanted)
+            _say_share(server, ProgramWork(questions=rounds * at_once, delay_s=delay_s, at_once=at_once), wanted)
 
 
 def _say_shipped(server: MockProvider, work: ProgramWork) -> None:
@@ -50,17 +63,56 @@ def _per_minute(done: ProgramRun, work: ProgramWork) -> str:
 
 
 def _say_share(server: MockProvider, work: ProgramWork, wanted: str) -> None:
-    load, at_once = machine_load(), work.at_once or 1
-    ideal_s = work.requests * work.delay_s / at_once
-    shown = {"foxcast": _show_share(measure_foxcast(server, work), work, ideal_s)}
+    at_once, load = work.at_once or 1, machine_load()
+    what, learning = f"{work.delay_s:g} s model, {at_once} at once", work.resized(round(LEARNING_SHARE * at_once))
+    with TemporaryDirectory() as place:
+        first = run_foxcast_in(Path(place), server, learning)
+        say_row(f"{what}, the first run", foxcast=_show_ramp(first, learning), load=load)
+        load, work = machine_load(), replace(work, earlier=learning.questions)
+        done = run_foxcast_in(Path(place), server, work)
+    shown, whole = {"foxcast": _show_share(done, work)}, {"foxcast": _show_whole(done, work)}
     if PEER.exists():
-        shown["peer"] = _show_share(measure_peer(server, work), work, ideal_s)
-    say_row(f"{work.delay_s:g} s model, {at_once} at once", **shown, wanted=wanted, load=load)
+        peer = measure_peer(server, work)
+        shown["peer"], whole["peer"] = _show_share(peer, work), _show_whole(peer, work)
+    say_row(f"{what}, from then on", **shown, wanted=wanted, load=load)
+    say_row(f"{what}, burst and tail included", **whole, load=load)
+    say_row(f"{what}, peak of memory", foxcast=f"{done.used.peak_mb:.0f} MB", load=load)
 
 
-def _show_share(done: ProgramRun, work: ProgramWork, ideal_s: float) -> str:
-    taken_s = _taken_s(done, work)
-    return f"{100 * ideal_s / taken_s:.1f} %, CPU {100 * done.used.cpu_s / done.used.wall_s:.0f} %"
+def _show_ramp(done: ProgramRun, work: ProgramWork) -> str:
+    """Show after how long that many were in flight, or how many there were at most."""
+    flying = _in_flight(done.arrivals, work.delay_s)
+    full = _first_full(flying, work)
+    if full is None:
+        return f"never full: {max(flying)} requests at most, {work.requests / _taken_s(done, work):.0f} calls/s"
+    return f"full after {done.arrivals[full] - done.arrivals[0]:.1f} s"
+
+
+def _show_share(done: ProgramRun, work: ProgramWork) -> str:
+    """Show the share between burst and tail; where all were never in flight, what follows the first answers."""
+    flying, at_once = _in_flight(done.arrivals, work.delay_s), work.at_once or 1
+    full = _first_full(flying, work)
+    begin = bisect_right(done.arrivals, done.arrivals[0] + work.delay_s) if full is None else full
+    # The last requests of the questions that are left.
+    end = work.requests - at_once
+    taken_s = done.arrivals[end] - done.arrivals[begin]
+    share = f"{100 * (end - begin) * work.delay_s / taken_s / at_once:.1f} %, {(end - begin) / taken_s:.0f} calls/s"
+    return f"{share}, CPU {100 * done.used.cpu_s / done.used.wall_s:.0f} %"
+
+
+def _show_whole(done: ProgramRun, work: ProgramWork) -> str:
+    taken_s, ideal_s = _taken_s(done, work), work.requests * work.delay_s / (work.at_once or 1)
+    return f"{100 * ideal_s / taken_s:.1f} %, {work.requests / taken_s:.0f} calls/s"
+
+
+def _first_full(flying: Sequence[int], work: ProgramWork) -> int | None:
+    """Return the number of the first request at which as many are in flight as may be, None where there is none."""
+    return next((number for number, count in enumerate(flying) if count >= FULL_SHARE * (work.at_once or 1)), None)
+
+
+def _in_flight(arrivals: Sequence[float], delay_s: float) -> list[int]:
+    """Return how many requests are in flight at the arrival of each: the server takes the same time for all."""
+    return [number + 1 - bisect_right(arrivals, at - delay_s) for number, at in enumerate(arrivals)]
 
 
 def _taken_s(done: ProgramRun, work: ProgramWork) -> float:

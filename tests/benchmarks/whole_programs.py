@@ -25,7 +25,7 @@ PEER = ROOT / ".venv" / "peer" / "bin" / "python"
 CALLS = 5
 OWN_CLIENT = "openai_compatible:local/small"
 # A vendor that the plugin litellm calls directly, and one for which the library translates.
-DIRECT_VENDOR, TRANSLATED_VENDOR = "litellm:openai/gpt-4.1", "litellm:together_ai/small"
+DIRECT_VENDOR, TRANSLATED_VENDOR = "litellm:openai/gpt-4.1", "litellm:qwencloud/small"
 CONFIG = """
 plugins = ["blf", "openai_compatible", "litellm", "workload_plugin"]
 plugin_files = ["{plugin}"]
@@ -55,10 +55,10 @@ price_out = 4.0
 base_url = "{base_url}"
 [models.litellm.settings.keys]
 openai_file = "key"
-together_ai_file = "key"
+qwencloud_file = "key"
 [models.litellm.settings.base_urls]
 openai = "{base_url}"
-together_ai = "{base_url}"
+qwencloud = "{base_url}"
 """
 
 
@@ -67,10 +67,11 @@ class ProgramWork:
     """What is to be done: questions, each of so many trials of so many calls that take so long.
 
     A search returns so many results of so many characters. ``at_once`` questions are in work at the same time; None is
-    what a program does as it is shipped.
+    what a program does as it is shipped. ``earlier`` questions were answered before, in the same folder.
     """
 
     questions: int
+    earlier: int = 0
     calls: int = CALLS
     trials: int = 1
     results: int = 1
@@ -143,28 +144,33 @@ def serve_models() -> Iterator[MockProvider]:
 def run_foxcast(server: MockProvider, work: ProgramWork) -> Iterator[tuple[ProgramRun, Path]]:
     """Do the work with ``foxcast run --once`` in a folder of its own; yield what it used, and the folder."""
     with TemporaryDirectory() as place:
-        folder = Path(place)
-        (folder / "config.toml").write_text(
-            CONFIG.format(
-                plugin=HERE / "workload_plugin.py",
-                base_url=server.base_url(work),
-                questions=work.questions,
-                trials=work.trials,
-                results=work.results,
-                chars=work.chars,
-                model=work.model,
-                at_once="" if work.at_once is None else f"concurrency = {work.at_once}",
-            )
+        yield run_foxcast_in(Path(place), server, work), Path(place)
+
+
+def run_foxcast_in(folder: Path, server: MockProvider, work: ProgramWork) -> ProgramRun:
+    """Return what ``foxcast run --once`` uses for the work in a folder, which holds its ledger afterwards."""
+    (folder / "config.toml").write_text(
+        CONFIG.format(
+            plugin=HERE / "workload_plugin.py",
+            base_url=server.base_url(work),
+            questions=work.earlier + work.questions,
+            trials=work.trials,
+            results=work.results,
+            chars=work.chars,
+            model=work.model,
+            at_once="" if work.at_once is None else f"concurrency = {work.at_once}",
         )
-        (folder / "key").write_text("sk-of-no-vendor")
-        (folder / "key").chmod(0o600)
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")}
-        env = {**inherited, "FOXCAST_CONFIG": str(folder / "config.toml"), "FOXCAST_LOG__LEVEL": "error"}
-        arrivals: list[float] = []
-        with server.noting(arrivals, work):
-            used = run_process([COMMAND, "run", "--once", "--yes"], env=env)
-        threads = json.loads((folder / "threads.json").read_text())
-        yield ProgramRun(used=used, arrivals=arrivals, threads=threads), folder
+    )
+    key = folder / "key"
+    key.touch(mode=0o600)
+    key.write_text("sk-of-no-vendor")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")}
+    env = {**inherited, "FOXCAST_CONFIG": str(folder / "config.toml"), "FOXCAST_LOG__LEVEL": "error"}
+    arrivals: list[float] = []
+    with server.noting(arrivals, work):
+        used = run_process([COMMAND, "run", "--once", "--yes"], env=env)
+    threads = json.loads((folder / "threads.json").read_text())
+    return ProgramRun(used=used, arrivals=arrivals, threads=threads)
 
 
 def measure_foxcast(server: MockProvider, work: ProgramWork) -> ProgramRun:

@@ -3,7 +3,7 @@
 import asyncio
 
 from bot.forecasting.question_admission import (
-    LATE_PAUSE_S,
+    GROWTH_IN_TIME,
     MAX_BEGUN_AT_ONCE,
     MAX_LATENESS_S,
     PLACES_WITHOUT_MODELS,
@@ -22,7 +22,7 @@ async def wait_late(admission: QuestionAdmission, clock: FakeClock, late_s: floa
     await waiting
 
 
-async def test_a_process_that_is_late_begins_no_more_than_the_usual_places() -> None:
+async def test_a_process_that_is_late_begins_no_more_than_the_usual_places_until_it_is_in_time() -> None:
     clock = FakeClock()
     admission = QuestionAdmission(clock=clock, load=FakeRequestLoad(100))
     under_way = [admission.begin(trials=0) for _ in range(PLACES_WITHOUT_MODELS)]
@@ -32,9 +32,27 @@ async def test_a_process_that_is_late_begins_no_more_than_the_usual_places() -> 
     assert admission.room(trials=1) == 0
     # One of the usual places is free.
     admission.end(under_way.pop())
-    await clock.advance(LATE_PAUSE_S / 2)
     assert admission.room(trials=1) > 0
     under_way.append(admission.begin(trials=0))
     assert admission.room(trials=1) == 0
-    await clock.advance(LATE_PAUSE_S)
+    # A question has ended before the wait, which says nothing of the time that the process takes to wake up.
+    await admission.wait()
+    assert admission.room(trials=1) == 0
+    await wait_late(admission, clock, 0.0)
+    assert 0 < admission.room(trials=1) < MAX_BEGUN_AT_ONCE
+    for _ in range(MAX_BEGUN_AT_ONCE // GROWTH_IN_TIME):
+        await wait_late(admission, clock, 0.0)
     assert admission.room(trials=1) == MAX_BEGUN_AT_ONCE
+
+
+async def test_the_more_often_a_process_is_late_the_fewer_questions_it_begins_in_one_instant() -> None:
+    clock = FakeClock()
+    admission = QuestionAdmission(clock=clock, load=FakeRequestLoad(100))
+    _ = [admission.begin(trials=0) for _ in range(PLACES_WITHOUT_MODELS)]
+    rooms = []
+    for _ in range(6):
+        await wait_late(admission, clock, 2 * MAX_LATENESS_S)
+        await wait_late(admission, clock, 0.0)
+        rooms.append(admission.room(trials=1))
+    assert rooms == sorted(rooms, reverse=True)
+    assert 1 <= rooms[-1] <= 2 * GROWTH_IN_TIME
