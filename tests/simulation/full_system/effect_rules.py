@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -59,7 +59,6 @@ class EffectReferee(WorldFacts):
     """
 
     files: Mapping[str, Any]
-    clock_moves: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what must not have been."""
@@ -89,11 +88,9 @@ class EffectReferee(WorldFacts):
         for order in self.facts["orders"]:
             table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
             bounds = {name: table.get("trading", {}).get(name) for name in ("stop_loss", "take_profit")}
-            if (order["venue"], order["side"], table["mode"]) != ("polymarket", "buy", "live") or not any(
-                bounds.values()
-            ):
+            if (order["venue"], order["side"], table["mode"]) != ("polymarket", "buy", "live"):
                 continue
-            for position in self._held_in_pass(order):
+            for position in self._held_in_pass(order) if any(bounds.values()) else ():
                 gain = position["shares"] * position["bid"] / position["paid"] - 1.0
                 is_due = _is_exit_due(gain, bounds) and not self._is_kept(position["contract"], order, table)
                 if is_due and position["contract"] != order["contract"]:
@@ -181,7 +178,7 @@ class EffectReferee(WorldFacts):
         )
         for row in self.ledger["withdrawals"]:
             made, planned = datetime.fromisoformat(row["made_at"]), datetime.fromisoformat(row["planned_at"])
-            is_moved = any(made - CLOCK_SET <= at <= planned + CLOCK_SET for at in self.clock_moves)
+            is_moved = self.is_clock_set(made) or self.is_clock_set(planned)
             if planned - made < timedelta(hours=stale + gap) and not is_moved:
                 what = (
                     f"the forecast of {row['ref']} of {made}, which was to be renewed for {gap:g} h after {stale:g} h"
