@@ -12,7 +12,7 @@ from datetime import datetime
 from tests.simulation.full_system.account_values import least_loss, list_transfers, most_lost, moved_amounts
 from tests.simulation.full_system.referee_facts import Fact, WorldFacts
 
-CENT = 0.005
+CENT, ROUNDED = 0.005, 0.25
 # What was permitted when it was sent may be under way so long.
 UNDER_WAY_S = 120.0
 # What an account has lost may be noticed with one of so many requests for it, and once a venue has lost too much by all
@@ -63,7 +63,7 @@ class LossReferee(WorldFacts):
                 best, began, since_s = low, None, resumed_s
             table, best = self.venue_table(era["config"], venue), max(best, low)
             limit = table.get("caps", {}).get("drawdown") if table["mode"] != "paper" else None
-            if limit is None or best - high <= limit + 1.0 or self.is_clock_set(now["clock"]):
+            if limit is None or best - high <= limit + ROUNDED or self.is_clock_set(now["clock"]):
                 began = None
             elif began is None or began < era["from_s"]:
                 began = at_s

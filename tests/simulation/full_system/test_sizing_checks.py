@@ -127,6 +127,19 @@ def test_a_purchase_is_within_the_share_of_the_stake_of_free_cash(
     assert (bool(found), all(why.replace("free", "at most") in one for one in found)) == (bool(why), True)
 
 
+# A market maker with 100 shares of each side, weighed alike, gives 110 - 100 * 100 / 110 = 19.0909 shares for 10, and
+# asks 110 / (110 + 90.9091) = 0.5475 then. That is the whole stake of somebody who believes 0.6 and has b, where
+# 0.6 * 0.4525 * (b - 10) = 0.4 * 0.5475 * (b + 9.0909): of b = 89.66 half of it is 5.
+@pytest.mark.parametrize(("cash", "count"), [(89.7, 0), (85.0, 1)])
+def test_a_stake_at_a_market_maker_is_the_share_of_the_whole_stake(tmp_path: Path, cash: float, count: int) -> None:
+    seen = {("lamp", "pool"): [{"clock": NOON, "prob": 0.5, "faults": 0, "pool": (100.0, 100.0, 0.5)}]}
+    shares = 5.0 + 100.0 - 10_000.0 / 105.0
+    bought = intent(1, cost=5.0, shares=shares, expected=5.0 / shares, edge=0.6 - 5.0 / shares, limit=0.53)
+    found = judge(tmp_path, bought, reading(-5.0, cash), books=seen)
+    assert len(found) == count
+    assert all("at most by its share" in one for one in found)
+
+
 @pytest.mark.parametrize(("under_way", "count"), [(None, 1), (1.0, 1), (-30.0, 0)])
 def test_a_purchase_costs_no_more_than_the_cash_that_nothing_else_may_take(
     tmp_path: Path, under_way: float | None, count: int

@@ -266,6 +266,7 @@ class WorldRecord:
         pools = {f"{name}/{answer.id}": answer.pool for answer in market.answers} or {name: market.pool}
         for contract, pool in pools.items():
             seen = self._moment() | {"prob": pool.prob, "faults": self._faults("manifold")}
+            seen["pool"] = (pool.yes, pool.no, pool.p)
             self.books.setdefault((contract, "pool"), []).append(seen)
 
     # Accounts
