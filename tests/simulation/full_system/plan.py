@@ -233,7 +233,7 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     )
     is_patient = plan.drawn and SeededRandom(plan.seed).stream("patience").random() < PATIENT
     traits = replace(traits, lifetime_s=PATIENCE * PACES["submit"] * traits.pace) if is_patient else traits
-    return _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet")) if plan.drawn else traits
+    return _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet")) if plan.drawn and not plan.modes else traits
 
 
 def _draw_quiet(traits: SimulationTraits, stream: np.random.Generator) -> SimulationTraits:

@@ -373,8 +373,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     )
     seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
     report.violations += [*seen, *verdict.violations()]
-    report.violations += _referee_violations(facts, _ledger_path(lives))
-    report.violations += _effect_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
+    report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -417,10 +416,10 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
 
 
-def _referee_violations(facts: Mapping[str, Any], ledger: Path) -> list[str]:
+def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
     """Return where the ledger, or what left, is not what the world says it had to be."""
     rows = {name: read_rows(ledger, sql) for name, sql in LEDGER_TABLES.items()}
-    return [*WorldReferee(facts, rows).violations()]
+    return [*WorldReferee(facts, rows).violations(), *_effect_violations(facts, ledger, bucket)]
 
 
 def _effect_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
