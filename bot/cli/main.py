@@ -19,7 +19,7 @@ from typer.main import get_command
 from bot.cli.command_exit import ExitCode, TerminatedBySignal, exit_code, exit_code_help
 from bot.cli.options import CommandInvocation
 from bot.cli.output.safe_output import OutputError, redacted_streams
-from bot.config.process_setup import configure_process
+from bot.config.process_setup import configure_process, resume_garbage_collection
 from bot.core.errors import ConfigError, FoxcastError, describe_error_with_type
 from bot.core.plain_text import nearest_names, replace_invisible, suggest_names
 from bot.core.redaction import redact_foreign_message, redact_message
@@ -164,16 +164,21 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str, Command, list[str]]":
         """Load the command that was called; a usage error suggests the nearest name."""
-        name, *rest = args
+        try:
+            return self._load_command(ctx, *args)
+        finally:
+            resume_garbage_collection()
+
+    def _load_command(self, ctx: "Context", name: str, *rest: str) -> "tuple[str, Command, list[str]]":
         if name in COMMANDS:
             entry = COMMANDS[name]
-            return name, get_command(getattr(importlib.import_module(entry.module), entry.app)), rest
+            return name, get_command(getattr(importlib.import_module(entry.module), entry.app)), [*rest]
         if name in RENAMED_COMMANDS:
             ctx.fail(f"foxcast {name} is now foxcast {RENAMED_COMMANDS[name]}")
         app = _find_plugin_command(ctx, name)
         if app is None:
             ctx.fail(_unknown_command_message(ctx, name))
-        return name, get_command(app), rest
+        return name, get_command(app), [*rest]
 
 
 def _unknown_command_message(ctx: "Context", name: str) -> str:

@@ -321,7 +321,7 @@ def read_question(path: Path, *, now: datetime) -> Question:
         key = table.key or title_to_key(table.title)
         return table.question(QuestionRef(FILE_VENUE, key), now=now)
     except ValueError as error:
-        message = f"{path}: {str(error).removeprefix(f'{FILE_VENUE}:')}"
+        message = f"{path}: {str(error).removeprefix(f'{FILE_VENUE}:')[:MAX_FAULT_CHARS]}"
         raise MalformedDataError(message) from error
 
 

@@ -43,7 +43,6 @@ class ConfigSection(BaseModel):
         extra="forbid",
         hide_input_in_errors=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
     )
 
 

@@ -24,6 +24,13 @@ def configure_process() -> None:
     gc.set_threshold(GC_THRESHOLD)
 
 
+def resume_garbage_collection() -> None:
+    """Start the collector that ``foxcast.py`` stopped; it never searches what was imported until now."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 def forbid_memory_dumps() -> None:
     """Let neither a crash nor another program of the same user read the memory of this process: it contains the keys.
 

@@ -1,16 +1,22 @@
 """For ``foxcast config show``: every effective value with its origin, and what each setting means.
 
-Secrets are masked. Descriptions are those of the fields of the settings models, types come from their JSON schemas;
-docs/settings.md prints the same texts.
+Secrets are masked. Descriptions are the strings below the fields of the settings models, types come from their JSON
+schemas; docs/settings.md prints the same texts.
 """
 
+import ast
+import inspect
+import itertools
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from bot.config.base_schema import PluginTable
 from bot.config.key_lines import KeyPath
@@ -151,7 +157,7 @@ def describe_settings(
 
     With a summary, the table of the model itself comes first.
     """
-    schema = model.model_json_schema()
+    schema = model.model_json_schema(schema_generator=_DescribedSchema)
     head = SettingDescription(
         key=under, description=summary, type="table", default="", keys=tuple(schema.get("properties", ()))
     )
@@ -190,6 +196,37 @@ def parse_key(text: str) -> KeyPath:
 
 def _allows_any_key(setting: SettingDescription) -> bool:
     return not setting.keys and "table" in setting.type
+
+
+class _DescribedSchema(GenerateJsonSchema):
+    """A JSON schema with the string below each field as its description.
+
+    Pydantic's ``use_attribute_docstrings`` reads the sources of all models when they are imported, in each process.
+    """
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        described = super().model_schema(schema)
+        texts = _field_docstrings(schema["cls"])
+        for name, part in described.get("properties", {}).items():
+            if name in texts:
+                part.setdefault("description", texts[name])
+        return described
+
+
+def _field_docstrings(model: type[BaseModel]) -> Mapping[str, str]:
+    """Return the string below each field that has one, also of the parents' fields; none of a class without source."""
+    texts: dict[str, str] = {}
+    for parent in reversed(model.__mro__[: model.__mro__.index(BaseModel)]):
+        try:
+            source = inspect.getsource(parent)
+        except OSError:
+            continue
+        (definition,) = ast.parse(textwrap.dedent(source)).body
+        for field, below in itertools.pairwise(getattr(definition, "body", ())):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = inspect.cleandoc(text)
+    return texts
 
 
 @dataclass(frozen=True, slots=True)

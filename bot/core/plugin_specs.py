@@ -81,7 +81,6 @@ class PluginSettings(BaseModel):
         extra="forbid",
         hide_input_in_errors=True,
         validate_default=True,
-        use_attribute_docstrings=True,
     )
 
 

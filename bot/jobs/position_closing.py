@@ -326,7 +326,7 @@ def has_exit_policy(policy: ExecutionPolicy) -> bool:
 async def close_by_policy(
     job: ClosingContext, builder: DecisionContextBuilder, policy: ExecutionPolicy, account: Account
 ) -> tuple[Account, Sequence[ClosingResult]]:
-    """Sell what the policy says, one after the other; return the account without it, and the result of each sale."""
+    """Sell what the policy says, one after the other; return the account without what was sold, and each result."""
     account, sold = await link_questions(job.ledger, policy, account), list[ClosingResult]()
     for position in account.positions:
         why = exit_reason(policy, position, account.currency)
@@ -340,9 +340,19 @@ async def close_by_policy(
         await requests.record_closing_result(job.ledger, result, at=now)
         await job.ledger.events.add_event(ALERT_EVENT, f"{policy.venue}: {result}", at=now)
         sold.append(result)
-    sold_keys = {(one.contract, one.leg) for one in sold}
-    left = tuple(one for one in account.positions if (one.contract, one.leg) not in sold_keys)
-    return replace(account, positions=left), sold
+    results = {(one.contract, one.leg): one for one in sold}
+    left = [_left_after_sale(one, results.get((one.contract, one.leg))) for one in account.positions]
+    return replace(account, positions=tuple(one for one in left if one is not None)), sold
+
+
+def _left_after_sale(position: Position, result: ClosingResult | None) -> Position | None:
+    """Return what may still be held of a position: all of it where nothing was sent, None while its sale is open."""
+    if result is None or result.state is ClosingState.HELD:
+        return position
+    if result.state is not ClosingState.PART or result.sold >= position.shares:
+        return None
+    share = 1.0 - result.sold / position.shares
+    return replace(position, shares=position.shares * share, paid=position.paid * share)
 
 
 async def _exit_objection(

@@ -72,6 +72,8 @@ class FakeService(ABC):
         self.rate_limit_checker = RateLimitChecker(limits, clock)
         self.hub = WebSocketHub(clock, self.faults)
         self.requests: list[LoggedRequest] = []
+        # Which request met which fault, by its number.
+        self.faults_met: dict[int, RequestFault] = {}
         self.crashes: list[Exception] = []
         self._edge = EdgeCache(clock)
         self._late: set[asyncio.Task[None]] = set()
@@ -171,6 +173,8 @@ class FakeService(ABC):
         early = self.rate_limit_checker.check(request)
         # A request that is refused here meets no fault.
         details = self.faults.next_fault(request.method, request.path) if early is None else None
+        if details is not None:
+            self.faults_met[request.number] = details.fault
         if early is not None:
             answer = await capture_response(self.rate_limit_response(str(max(1, math.ceil(early.wait_s)))), scope, b"")
         else:

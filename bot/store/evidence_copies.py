@@ -21,8 +21,11 @@ from bot.store.backups import BACKUP_FOLDER, copy_database, find_books
 from bot.store.connections import TransactionRunner
 from bot.store.database import create_incremental_file, open_reader, open_writer, open_writer_with, translate_errors
 from bot.store.evidence import (
+    BUNDLES_OF_SCOPE,
     EVIDENCE_MIGRATIONS,
+    IS_PLACED,
     NO_SCOPE,
+    SCOPES,
     TOGETHER,
     bundle_contents,
     evidence_path,
@@ -37,20 +40,15 @@ log = structlog.get_logger(__name__)
 
 BUNDLES_PER_STEP = 20
 # What is compressed alone belongs to a forecast that is not finished; what belongs to no forecast stays so.
-_NEW_BUNDLES = """
-select id, scope, codec, packed from bundle where id > ? and (codec = 'lzma' or scope = '') order by id limit ?
-"""
-# Counted by indexes, as the bundles themselves are large.
-_COUNT_COPIED = """
-select (select count(*) from bundle indexed by bundle_by_scope where id <= :last)
-  - (select count(*) from bundle indexed by bundle_alone where codec = 'zlib' and scope <> '' and id <= :last)
-"""
-_BUNDLES_OF_SCOPE = "select id, scope, codec, packed from bundle where scope = ? order by id"
+_NEW_BUNDLES = f"select id, scope, codec, packed from bundle where id > ? and {IS_PLACED} order by id limit ?"  # noqa: S608
+# Counted by an index, as the bundles themselves are large.
+_COUNT_COPIED = f"""
+select count(*) from bundle indexed by bundle_by_scope where {IS_PLACED} and id <= :last
+"""  # noqa: S608 - made of constants
 NO_LIMIT = -1
 _LAST_BUNDLE = "select coalesce(max(id), 0) from bundle"
 _INSERT_NEW_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
-_SCOPES = "select distinct scope from bundle where scope <> '' order by scope"
-_COUNT_SCOPES = "select count(distinct scope) from bundle where scope <> ''"
+_COUNT_SCOPES = f"select count(*) from ({SCOPES})"  # noqa: S608 - made of constants
 _WAS_REMOVED = "select 1 from forecast where id = ? and evidence_removed_at is not null"
 _MARK_BACK = "update forecast set evidence_removed_at = null where id = ?"
 _NEWEST_BUNDLE = "select id, scope, codec, packed from bundle order by id desc limit 1"
@@ -157,7 +155,7 @@ def _archive(source: Path, target: Path, scopes: Sequence[str], at: datetime) ->
     _create_evidence_file(target, at)
     with translate_errors(target), closing(open_reader(source)) as reader, closing(open_writer(target)) as writer:
         for scope in (NO_SCOPE, *scopes):
-            _copy_bundles(reader, writer, reader.execute(_BUNDLES_OF_SCOPE, [scope]).fetchall(), scope)
+            _copy_bundles(reader, writer, reader.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall(), scope)
 
 
 def put_back_evidence(ledger: Path, archive: Path) -> int:
@@ -171,7 +169,7 @@ def put_back_evidence(ledger: Path, archive: Path) -> int:
             message = f"{archive} is no archive; name a file that foxcast db archive wrote"
             raise StoreError(message)
         with translate_errors(path), closing(open_writer_with(path, ledger)) as writer:
-            scopes = [scope for (scope,) in reader.execute(_SCOPES) if writer.execute(_WAS_REMOVED, [scope]).fetchone()]
+            scopes = [scope for (scope,) in reader.execute(SCOPES) if writer.execute(_WAS_REMOVED, [scope]).fetchone()]
             for scope in (NO_SCOPE, *scopes) if scopes else ():
                 _put_back_scope(reader, writer, scope)
     return len(scopes)
@@ -179,7 +177,7 @@ def put_back_evidence(ledger: Path, archive: Path) -> int:
 
 def _put_back_scope(reader: Database, writer: Database, scope: str) -> None:
     with writer.atomic():
-        for bundle in reader.execute(_BUNDLES_OF_SCOPE, [scope]).fetchall():
+        for bundle in reader.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
             _put_back_bundle(reader, writer, bundle)
         _copy_rows(reader, writer, scope)
         writer.execute(_MARK_BACK, [scope])
@@ -200,7 +198,8 @@ def _put_back_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) 
 
 def _create_evidence_file(path: Path, at: datetime) -> None:
     create_incremental_file(path)
-    apply_migrations(path, EVIDENCE_MIGRATIONS, backups=path.parent, at=at)
+    # It can be made anew of the evidence.
+    apply_migrations(path, EVIDENCE_MIGRATIONS, backups=None, at=at)
 
 
 def _copy_bundles(reader: Database, writer: Database, bundles: Sequence[Sequence[Any]], *more_scopes: str) -> None:

@@ -23,6 +23,9 @@ from bot.store.database import open_writer, translate_errors
 from bot.store.documents import CompressedDocument, compress_document
 from bot.store.evidence import (
     ALONE,
+    BUNDLES_OF_SCOPE,
+    IS_ALONE,
+    IS_PLACED,
     NO_SCOPE,
     TOGETHER,
     bundle_contents,
@@ -37,38 +40,36 @@ from bot.store.serialization import format_timestamp
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024
 # So many writes share a commit, which takes as long as all of their statements.
 WRITES_PER_COMMIT = 8
-_FINISHED = """
-select distinct scope from bundle where codec = 'zlib' and scope > :after
-  and exists (select 1 from forecast f where f.id = bundle.scope and f.state <> 'running')
-order by scope limit :limit
-"""
-_ALONE = """
-select b.id, b.packed from bundle b indexed by bundle_alone where b.codec = 'zlib' and b.scope = ? order by b.id
-"""
+# The scopes with the ids of their bundles, as JSON. Those of forecasts that ran at once share pages.
+_FINISHED = f"""
+select scope, json_group_array(id) from bundle b indexed by bundle_alone where {IS_ALONE}
+group by scope having exists (select 1 from forecast f where f.id = b.scope and f.state <> 'running')
+order by min(id)
+"""  # noqa: S608 - made of constants
+_SELECT_BUNDLES = "select id, packed from bundle where id in (select value from json_each(?)) order by id"
 _INSERT_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
 _MOVE_DOCUMENT = "update evidence_document set bundle = ?, place = ? where digest = ? and bundle = ?"
 _DELETE_BUNDLE = "delete from bundle where id = ?"
 
 
-async def pack_finished_forecasts(writer: TransactionRunner, readers: TransactionRunner, *, limit: int = 1000) -> int:
+async def pack_finished_forecasts(writer: TransactionRunner, readers: TransactionRunner) -> int:
     """Compress the documents of each finished forecast together; return how many forecasts.
 
     Raises StoreError for damaged documents.
     """
-    wanted = {"after": NO_SCOPE, "limit": limit}
-    scopes = await readers.run(lambda database: [name for (name,) in database.execute(_FINISHED, wanted).fetchall()])
-    for first in range(0, len(scopes), WRITES_PER_COMMIT):
+    finished: list[tuple[str, str]] = await readers.run(lambda database: database.execute(_FINISHED).fetchall())
+    for first in range(0, len(finished), WRITES_PER_COMMIT):
         bundles = []
-        for scope in scopes[first : first + WRITES_PER_COMMIT]:
-            bundles += await readers.run(partial(_pack_scope, scope=scope))
+        for scope, ids in finished[first : first + WRITES_PER_COMMIT]:
+            bundles += await readers.run(partial(_pack_scope, scope=scope, ids=ids))
         await gather_all(writer.run(_bundle_writer(*bundle)) for bundle in bundles)
-    return len(scopes)
+    return len(finished)
 
 
-def _pack_scope(database: Database, scope: str) -> list[tuple[str, bytes, list[tuple[int, str, int]]]]:
+def _pack_scope(database: Database, scope: str, ids: str) -> list[tuple[str, bytes, list[tuple[int, str, int]]]]:
     """Return the bundles of a forecast, each with where its documents are in it and in which bundle they were."""
     bundles = []
-    for group in _unpacked_groups(database.execute(_ALONE, [scope]).fetchall()):
+    for group in _unpacked_groups(database.execute(_SELECT_BUNDLES, [ids]).fetchall()):
         packed, places = pack_bundle([content for _, _, content in group])
         moves = [(place, digest, old) for place, (old, digest, _) in zip(places, group, strict=True)]
         bundles.append((scope, packed, moves))
@@ -116,13 +117,13 @@ where f.state <> 'running' and f.evidence_removed_at is null and f.ended_at < :b
   and not exists (select 1 from resolution r where r.ref = f.ref and r.seen_at >= :before)
 order by f.ended_at limit :limit
 """  # noqa: S608 - made of constants
-_BUNDLES = "select id, codec, packed from bundle where scope = ?"
 _IS_SHARED = "select media_type, shared from evidence_document where digest = ?"
 _LESSONS = "select body from step where forecast = ? and action = ?"
 _EVIDENCE_REMOVALS = (
     "delete from recording where scope = :scope",
     f"delete from step where forecast = :scope and action <> '{LESSON_ACTION}'",  # noqa: S608 - made of constants
-    "delete from bundle where scope = :scope",
+    f"delete from bundle where scope = :scope and {IS_PLACED}",  # noqa: S608 - made of constants
+    f"delete from bundle where id in (select id from bundle where {IS_ALONE} and scope = :scope)",  # noqa: S608
 )
 _MARK_REMOVED = "update forecast set evidence_removed_at = :at where id = :scope"
 _DELETE_DOCUMENT = "delete from evidence_document where digest = ?"
@@ -166,7 +167,7 @@ def remove_copied_evidence(copy: Path, scopes: Sequence[str]) -> None:
 def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[CompressedDocument]]:
     lessons = {body for (body,) in database.execute(_LESSONS, [scope, LESSON_ACTION]).fetchall()}
     digests, kept = [], []
-    for codec, packed in ((codec, packed) for _, codec, packed in database.execute(_BUNDLES, [scope]).fetchall()):
+    for _, _, codec, packed in database.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
         try:
             contents = [content for _, content in bundle_contents(codec, unpack_bundle(codec, packed))]
         except (zlib.error, lzma.LZMAError, ValueError):
@@ -215,5 +216,8 @@ def _vacuum_step(database: Database) -> int:
     pages = min(VACUUM_PAGES, free - max(MIN_FREE_PAGES, int(MAX_FREE_SHARE * total)))
     if pages <= 0:
         return 0
-    database.conn.execute(f"pragma main.incremental_vacuum({pages})").fetchall()
-    return int(pages)
+    # It returns a row without columns after each page, and Python takes such a row for the end of the statement.
+    for _ in range(pages):
+        database.conn.execute("pragma main.incremental_vacuum(1)")
+    (left,) = database.conn.execute("pragma main.page_count").fetchone()
+    return int(total - left)

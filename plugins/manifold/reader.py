@@ -29,7 +29,7 @@ from bot.api import (
     save_reported_outcomes,
 )
 from plugins.manifold.api_client import JsonRecord, ManifoldClient
-from plugins.manifold.api_records import ManifoldMarketRecord, parse_record, record_name
+from plugins.manifold.api_records import ManifoldMarketRecord, parse_record
 from plugins.manifold.market_parser import ManifoldParsedMarket, market_objection, parse_market
 from plugins.manifold.market_scan import ManifoldMarketScan
 from plugins.manifold.market_state import split_contract
@@ -269,5 +269,5 @@ def _answer_volumes(market: ManifoldMarketRecord) -> dict[str, float]:
     found: dict[str, float] = {}
     for record in market.answers or ():
         if isinstance(record, Mapping) and isinstance(record.get("volume"), int | float):
-            found[record_name(record, "").strip()] = float(record["volume"])
+            found[str(record.get("id"))] = float(record["volume"])
     return found

@@ -23,6 +23,7 @@ from bot.api import (
     OpenOrder,
     OrderSide,
     Position,
+    ServiceUnavailableError,
     VenueReportedGain,
 )
 from plugins.polymarket.api_client import PolymarketClient
@@ -42,6 +43,8 @@ log = structlog.get_logger(__name__)
 SIGNATURE_TYPES = {"eoa": 0, "proxy": 1, "safe": 2, "deposit": 3}
 # A match that is neither confirmed nor failed after this time no longer settles.
 MAX_SETTLEMENT_TIME = timedelta(days=1)
+# An account is read again so often while its matches settle.
+MAX_HOLDING_READS = 5
 # Closed positions are read only this often, since their number grows.
 CLOSED_POSITIONS_INTERVAL_S = 3600.0
 _MIN_SHARES = Decimal("0.000001")
@@ -72,12 +75,12 @@ class PolymarketAccountReader:
         """Return the account as it is now; raises if any part cannot be read."""
         # Orders first, so that matches between the two readings are among the trades.
         open_orders = await self.open_orders()
-        parts, balance, rows = await self.recent_matches(), await self.balance(), await self._position_rows()
+        parts, balance, rows = await self._read_holdings()
         positions = await self._positions(rows)
         await self._read_contracts(
             {*(parse_text(row.get("market")) for row in open_orders), *(part.market for part in parts)}
         )
-        orders = self._open_orders(open_orders, [part for part in parts if not part.is_final])
+        orders = self._open_orders(open_orders, _settling_matches(parts))
         return Account(
             at=self._clock.now(),
             currency=CURRENCY,
@@ -86,6 +89,19 @@ class PolymarketAccountReader:
             orders=tuple(orders),
             gains=tuple(_venue_gains([*rows, *await self._closed_position_rows()])),
         )
+
+    async def _read_holdings(self) -> tuple[list[OrderMatch], Decimal, list[JsonRow]]:
+        """Return matches, dollars and positions as they were at one moment.
+
+        A match that is confirmed between two readings would count twice, as one that settles and as a position.
+        """
+        parts = await self.recent_matches()
+        for _ in range(MAX_HOLDING_READS):
+            balance, rows, settling = await self.balance(), await self._position_rows(), _settling_matches(parts)
+            if not settling or _settling_matches(parts := await self.recent_matches()) == settling:
+                return parts, balance, rows
+        message = "matches of the account settled each time that it was read"
+        raise ServiceUnavailableError(message)
 
     async def balance(self) -> Decimal:
         """Return the dollars of the wallet, including those reserved by orders."""
@@ -230,6 +246,10 @@ class PolymarketAccountReader:
         books = await self._client.books(running) if running else {}
         self._bids |= {token: _best_bid(book) for token, book in books.items()}
         return [_parse_position(row, self._bids) for row in held]
+
+
+def _settling_matches(parts: Iterable[OrderMatch]) -> list[OrderMatch]:
+    return [part for part in parts if not part.is_final]
 
 
 def _venue_gains(rows: Iterable[JsonRow]) -> Iterator[VenueReportedGain]:

@@ -25,7 +25,7 @@ from plugins.society.variables import BUILT_IN
 class ScenarioInterventions(BaseModel):
     """What is changed in a scenario; everything else stays."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     variables: dict[ScenarioName, ScenarioText] = Field(default_factory=dict)
     """Values of variables and placeholders that nothing in the trial changes."""

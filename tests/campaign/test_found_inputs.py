@@ -23,6 +23,16 @@ FOUND = [
     ("files import.jsonl", ("[" * 100_000).encode()),
     ("files import.jsonl", json.dumps({**QUESTION, "outcome": {"a": 1}}).encode()),
     ("files question.json", json.dumps({"title": "Rain?", LONG: 1}).encode()),
+    (
+        "files question.json",
+        json.dumps(
+            {
+                "title": "Who?",
+                "shape": {"kind": "choice", "options": [f"{number}{LONG[:900]}" for number in range(20)]},
+                "crowd": {"probabilities": {"Ann": 0.5, "Bob": 0.5}},
+            }
+        ).encode(),
+    ),
     ("files question.json", b'{"title": "Rain?", "targets": ["9999-12-31T23:59:59-12:00"]}'),
     (
         "files trials.csv",

@@ -72,6 +72,26 @@ async def test_pm_s9_a_match_is_no_position_until_it_is_confirmed(polymarket: Wr
     assert position.mark == 0.49
 
 
+@pytest.mark.parametrize("path", ["/balance-allowance", "/data-api/v2/positions"])
+async def test_pm_s9_a_match_that_is_confirmed_while_the_account_is_read_counts_once(
+    polymarket: WriterFixture, path: str
+) -> None:
+    question = await rain(polymarket)
+    await seal_and_submit(polymarket.writer(), question, order_of(question))
+
+    def confirm(body: Any) -> Any:
+        polymarket.clock.advance_without_waking(5)
+        return body
+
+    polymarket.venue.faults.schedule(FaultDetails(fault=RequestFault.ALTERED, alter=confirm), path=path)
+    read = await account(polymarket)
+    assert [one.shares for one in read.positions] == [20.0]
+    assert read.orders == ()
+    # Twenty shares, bought at 0.50 and worth the bid of 0.49 now, and the fee.
+    fee = float(FEES.fee_of(Decimal("0.50"), Decimal(20)))
+    assert read.equity == pytest.approx(1000.0 - 20 * 0.01 - fee)
+
+
 async def test_pm_s9_a_match_that_fails_on_chain_gives_its_dollars_back(polymarket: WriterFixture) -> None:
     question = await rain(polymarket)
     polymarket.world.exchange.next_settlements.append("FAILED")

@@ -1,6 +1,6 @@
 """What the ledger says of decisions, judged by the configuration and by what the venues know.
 
-Who submits, what is left out, when nothing is sent or bought, what a belief permits, what models may cost, and scores.
+Who submits, what is left out, when nothing is sent or bought, what models may cost, and scores.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.store.serialization import format_timestamp, parse_timestamp
+from bot.store.serialization import parse_timestamp
 from tests.ledger_checks import Row, read_rows
 
 if TYPE_CHECKING:
@@ -33,43 +33,12 @@ ONE_MOMENT = timedelta(seconds=2)
 LONGEST_MOVE = timedelta(hours=1)
 # Of the settings that nobody set.
 COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD = 168.0, 60.0, 20.0
-# A limit is in whole steps of a price, and a belief is stored with rounding.
-PRICE_SLACK, USD_SLACK, SAME = 1e-6, 1e-6, 1e-9
+# Sums and products of stored numbers have this error.
+USD_SLACK, SAME = 1e-6, 1e-9
 # With such words the program stops a venue that reported fills which contradict their order: here no venue does.
 CONTRADICTIONS = ("may cost", "may sell", "was limited to", "differently")
 # An intent whose own answer says that it was not taken is sent again so much later.
 RETRY_AFTER = timedelta(minutes=5)
-# The share of the full Kelly stake where nobody set it; rounding to cents, and the least that a venue takes, add this.
-KELLY, STAKE_SLACK = 0.25, 0.02
-# The largest share of the account in one question where nobody set it.
-PER_QUESTION = 0.05
-# A mark is the price without fees, and may be some minutes older than the plan.
-SALE_SLACK = 0.15
-_FIRST_PURCHASES = """
-select i.id, i.venue, i.account, i.mode = 'paper' as paper, i.ref, i.planned_at, i.cost, i.order_body, i.predictions
-from intent i where i.action = 'order' and json_extract(i.order_body, '$.side') = 'buy' and i.seq = (
-  select min(seq) from intent o where o.ref = i.ref and o.account = i.account and o.action = 'order'
-    and (o.mode = 'paper') = (i.mode = 'paper'))
-"""
-_PURCHASES = """
-select id, venue, account, mode = 'paper' as paper, ref, planned_at, cost from intent
-where action = 'order' and json_extract(order_body, '$.side') = 'buy' and state <> 'superseded'
-"""
-_POLICY_SALES = """
-select id, ref, venue, account, mode = 'paper' as paper, seq, order_body from intent
-where json_extract(order_body, '$.closing') like 'stop-loss%'
-  or json_extract(order_body, '$.closing') like 'take-profit%'
-"""
-_FILLS_BEFORE = """
-select f.shares, f.cash from fill f join intent i on i.id = f.intent
-where i.seq < :seq and i.account = :account and (i.mode = 'paper') = :paper
-  and json_extract(i.order_body, '$.contract') = :contract and json_extract(i.order_body, '$.leg') = :leg
-order by f.at, i.seq, f.reference
-"""
-_CASH = """
-select max(cash) as cash, max(equity) as equity from account_reading
-where venue = :venue and account = :account and paper = :paper and at between :since and :planned_at
-"""
 _RETRIES = """
 select i.id, a.settled_at, b.started_at from attempt a join attempt b on b.intent = a.intent and b.number = a.number + 1
 join intent i on i.id = a.intent where a.state = 'absent' and (i.batch = i.id or i.action = 'comment')
@@ -143,7 +112,6 @@ class DecisionChecks:
         yield from self._cooldowns(submitted)
         attempts = read_rows(self.ledger, _ATTEMPTS)
         yield from self._windows(attempts)
-        yield from self._beliefs(submitted)
         for row in read_rows(self.ledger, _HALTS):
             if any(words in row["why"] for words in CONTRADICTIONS):
                 yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
@@ -154,10 +122,7 @@ class DecisionChecks:
         yield from self._arm_records(attempts)
         yield from self._doubts()
         yield from self._replaced_forecasts()
-        yield from self._kelly_stakes()
-        yield from self._order_shares()
         yield from self._retries()
-        yield from self._policy_sales()
         for row in read_rows(self.ledger, _UNREPORTED_WINDOWS):
             what = f"{row['ref']} closed at {row['closes_at']} without a forecast of {row['forecaster']}"
             yield f"windows: {what}, and is not recorded as missed"
@@ -219,25 +184,6 @@ class DecisionChecks:
             return None if question.edits else question.scheduled_close
         return None
 
-    def _beliefs(self, submitted: Sequence[Row]) -> Iterator[str]:
-        """No order is for a worse price than its shares are worth by the forecast that it was made for.
-
-        Nor does it promise more than that.
-        """
-        for row in submitted:
-            order = json.loads(row["order_body"] or "{}")
-            worth = _worth(order, json.loads(row["predictions"])) if order and not order.get("closing") else None
-            if worth is None:
-                continue
-            buys = order["side"] == "buy"
-            beyond = order["limit"] - worth if buys else worth - order["limit"]
-            gain = worth - order["expected"] if buys else order["expected"] - worth
-            if order["edge"] > gain + PRICE_SLACK:
-                yield f"orders: {row['id']} promises {order['edge']:.4f} a share, {gain:.4f} by its own forecast"
-            if beyond > PRICE_SLACK:
-                what = f"{order['side']} {order['leg']} at {order['limit']:.4f}"
-                yield f"orders: {row['id']} would {what}, worth {worth:.4f} by its own forecast"
-
     def _plan_ages(self, attempts: Sequence[Row]) -> Iterator[str]:
         """No order is sent on an old plan."""
         for row in attempts:
@@ -271,53 +217,6 @@ class DecisionChecks:
             if not self._has_clock_moved(made, planned):
                 what = f"planned after revision {row['revision']} had replaced its forecast"
                 yield f"orders: {row['id']} on {row['ref']} was {what}"
-
-    def _kelly_stakes(self) -> Iterator[str]:
-        """No first purchase in a question is for more than the share of the Kelly stake that is set.
-
-        That stake is (p - c) / (1 - c) of the cash, where a share costs c on average and pays 1 with probability p.
-        """
-        for row in read_rows(self.ledger, _FIRST_PURCHASES):
-            order, planned = json.loads(row["order_body"]), parse_timestamp(row["planned_at"])
-            worth = _worth(order, json.loads(row["predictions"]))
-            since = {"since": format_timestamp(planned - PASS)}
-            [known] = read_rows(self.ledger, _CASH, {**row, **since})
-            if worth is None or known["cash"] is None or self._has_clock_moved(planned, planned):
-                continue
-            price = (order["shares"] * order["expected"] + order.get("fees", 0.0)) / order["shares"]
-            share = max(self._setting(row["venue"], "trading", "kelly", KELLY))
-            most = share * known["cash"] * max(0.0, worth - price) / (1.0 - price)
-            if (stake := order["shares"] * price) > most + STAKE_SLACK:
-                what = f"{stake:.2f} on {row['ref']} at {price:.4f}, worth {worth:.4f}"
-                yield f"orders: {row['id']} stakes {what}: {most:.2f} of {known['cash']:.2f} at most by its share"
-
-    def _order_shares(self) -> Iterator[str]:
-        """No purchase costs more than the share of the account, at its most of late, that one question may cost."""
-        for row in read_rows(self.ledger, _PURCHASES):
-            planned = parse_timestamp(row["planned_at"])
-            [known] = read_rows(self.ledger, _CASH, {**row, "since": format_timestamp(planned - PASS)})
-            if known["equity"] is None or self._has_clock_moved(planned, planned):
-                continue
-            share = max(self._setting(row["venue"], "bankroll", "per_question", PER_QUESTION))
-            if share < 1.0 and row["cost"] > (most := share * known["equity"]) + STAKE_SLACK:
-                what = f"costs {row['cost']:.2f} on {row['ref']}, {share:g} of {known['equity']:.2f} may be"
-                yield f"orders: {row['id']} {what}: {most:.2f}"
-
-    def _policy_sales(self) -> Iterator[str]:
-        """What is sold by policy loses, or gains, the share of its cost that is set, at the price of the plan."""
-        for row in read_rows(self.ledger, _POLICY_SALES):
-            order, shares, paid = json.loads(row["order_body"]), 0.0, 0.0
-            for fill in read_rows(self.ledger, _FILLS_BEFORE, {**row, **order}):
-                part = fill["shares"] / shares if fill["cash"] > 0 and shares else 0.0
-                shares += fill["shares"] if fill["cash"] <= 0 else -fill["shares"]
-                paid -= fill["cash"] if fill["cash"] <= 0 else min(part, 1.0) * paid
-            if shares <= 0 or paid <= 0:
-                continue
-            gain, name = order["expected"] * shares / paid - 1.0, order["closing"].partition(":")[0].replace("-", "_")
-            shares_set = self._setting(row["venue"], "trading", name, 0.0)
-            is_loss = name == "stop_loss"
-            if gain > -min(shares_set) + SALE_SLACK if is_loss else gain < min(shares_set) - SALE_SLACK:
-                yield f"orders: {row['id']} sells {row['ref']} by {name} {shares_set}, and gains {gain:.3f} of its cost"
 
     def _retries(self) -> Iterator[str]:
         """What was sent, and was not taken by its own answer, is sent again some minutes later at the earliest."""
@@ -361,14 +260,3 @@ class DecisionChecks:
         for name, target, probability, outcome in sorted(there ^ due):
             what = "is scored, and is not the last one in time" if (name, target, probability, outcome) in there else ""
             yield f"score: {name}, {target}, {probability} on {outcome}, {what or 'is the last one, and not scored'}"
-
-
-def _worth(order: Mapping[str, Any], predictions: Mapping[str, Any]) -> float | None:
-    """Return what a share of an order pays by a forecast, None where the forecast does not say."""
-    if len(predictions) != 1:
-        return None
-    [prediction] = predictions.values()
-    yes = prediction.get("probability")
-    if yes is None:
-        yes = prediction.get("probabilities", {}).get(order.get("option", ""))
-    return None if yes is None else float(yes if order["leg"] == "yes" else 1.0 - yes)

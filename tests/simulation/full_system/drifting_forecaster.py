@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from pydantic import Field
@@ -46,6 +46,9 @@ class DriftingForecasterSettings(PluginSettings):
     fails_share: float = Field(default=0.0, ge=0, le=1)
     """How often it comes to no answer, by question and hour."""
 
+    slips_share: float = Field(default=0.0, ge=0, le=1)
+    """How often one trial comes to no answer, and the next one may, by question, hour and trial."""
+
     turns_every_h: float | None = Field(default=None, gt=0)
     """How often it changes its mind about each question; unset: never."""
 
@@ -61,14 +64,19 @@ class DriftingForecaster:
         lean = _lean(question, self._period(context))
         hour = int(context.cutoff.timestamp() // 3600.0)
         fails = (1.0 + _lean(question, f" fails {hour}")) / 2.0 < self._settings.fails_share
+        slips = (1.0 + _lean(question, f" slips {hour} {context.trial}")) / 2.0 < self._settings.slips_share
+        call = {"forecaster": id(self), "trial": context.trial, "cutoff": context.cutoff.isoformat()}
         for number in range(1, STEPS + 1):
-            with _paid_call(question, id(self), context.trial, number):
+            with _paid_call({**call, "question": str(question.ref), "step": number, "slips": fails or slips}):
                 await asyncio.sleep(self._settings.thinks_s)
-            if fails:
+            if fails or slips:
                 message = "nothing came to mind"
                 raise RuntimeError(message)
             move = self._settings.boldness * lean * number / STEPS
-            predictions = {target.key: _moved(question, move) for target in question.targets}
+            # The dates of a question are not equally likely.
+            predictions = {
+                target.key: _moved(question, move + place / 10.0) for place, target in enumerate(question.targets)
+            }
             yield Step(
                 action=StepAction(name="think", arguments={}),
                 observation=StepObservation(text=f"thought {number} of {STEPS}"),
@@ -84,15 +92,14 @@ class DriftingForecaster:
 
 
 @contextmanager
-def _paid_call(question: Question, forecaster: int, trial: int, step: int) -> Iterator[None]:
+def _paid_call(call: Mapping[str, object]) -> Iterator[None]:
     """Note a call that counts as paid, however it ends."""
     loop, life = asyncio.get_running_loop(), CURRENT_PROCESS.get()
-    call = {"question": str(question.ref), "forecaster": forecaster, "trial": trial, "step": step, "life": life}
-    call["from_s"] = loop.time()
+    from_s = loop.time()
     try:
         yield
     finally:
-        PAID_CALLS.append({**call, "to_s": loop.time()})
+        PAID_CALLS.append({**call, "life": life, "from_s": from_s, "to_s": loop.time()})
 
 
 def _lean(question: Question, period: str) -> float:

@@ -251,7 +251,9 @@ def _whole_mana() -> None:
     replace_attribute(manifold_planner, "_CENT", Decimal(2))
 
 
-_SOURCE_BUGS = read_mutants(Path(__file__).with_name("source_bugs.toml"))
+SOURCE_BUGS = {
+    name: bug for file in sorted(Path(__file__).parent.glob("*_bugs.toml")) for name, bug in read_mutants(file).items()
+}
 # Bugs of the kinds that an outsider thought of; docs/simulation.md says which of them were found.
 OUTSIDE_MUTANTS: Mapping[str, ProgramMutant] = {
     **mutants_by_name(
@@ -260,11 +262,11 @@ OUTSIDE_MUTANTS: Mapping[str, ProgramMutant] = {
             *PLANTED_ROWS,
         )
     ),
-    **{name: one.program_mutant for name, one in _SOURCE_BUGS.items() if one.seed},
+    **{name: one.program_mutant for name, one in SOURCE_BUGS.items() if one.seed},
 }
 # Those that no seed has found, most of them since something else does the same.
 UNFOUND_MUTANTS: Mapping[str, ProgramMutant] = {
-    name: one.program_mutant for name, one in _SOURCE_BUGS.items() if not one.seed
+    name: one.program_mutant for name, one in SOURCE_BUGS.items() if not one.seed
 }
 
 # Bugs that have to do with the form of a world: each is for one relation of ``metamorphic``.

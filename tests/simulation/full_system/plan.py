@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -86,6 +86,8 @@ FREQUENT_FAULTS = (
 )
 # What is not filled at once rests for a minute, or for an hour.
 LIFETIMES_S = (60.0, 3_600.0)
+# In some seeds for longer than from one pass that buys to the next, in shares of that time.
+PATIENT, PATIENCE = 1 / 4, 2.25
 # At a common pace. Passes that find nothing to do take most of a simulated day's work, so there are few.
 RECONCILE_S = 7_200.0
 PACES: Mapping[str, float] = {
@@ -203,7 +205,7 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     names = VENUES if worldly else next(names for share, names in company[1] if company[0] < share)
     fond = FREQUENT_FAULTS[int(stream.integers(len(FREQUENT_FAULTS)))] if stream.random() < 1 / 2 else None
     modes = _draw_modes(stream, names, signs=signs) if plan.modes is None else plan.modes
-    return SimulationTraits(
+    traits = SimulationTraits(
         modes=modes,
         has_world=worldly and plan.modes is None,
         pace=float(stream.choice([0.5, 1.0, 1.5])),
@@ -216,6 +218,8 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         endings=[STORAGE_FAULT] * plan.has_storage_fault + [_draw_ending(stream, plan) for _ in range(plan.lives)],
         **(_draw_permissions(plan, modes) if plan.drawn else {}),
     )
+    is_patient = plan.drawn and SeededRandom(plan.seed).stream("patience").random() < PATIENT
+    return replace(traits, lifetime_s=PATIENCE * PACES["submit"] * traits.pace) if is_patient else traits
 
 
 def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[str, Any]:

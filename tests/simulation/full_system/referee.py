@@ -12,24 +12,25 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
-Fact = Mapping[str, Any]
+from tests.simulation.full_system.account_values import (
+    PASS_S,
+    list_holdings,
+    seen_around,
+)
+from tests.simulation.full_system.loss_referee import LossReferee
+from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
+
 CENT = 0.005
 # What was permitted when it was sent may be under way so long: requests are looked for every 5 s, a write has 60 s.
 UNDER_WAY_S = 120.0
 # An order is planned on a book that was read within two minutes, and may take as long again to arrive.
 PLANNED_S = 300.0
-# A pass that had begun before something was there to be seen may go on for so long.
-PASS_S = 900.0
 # A price of Manifold is used again for so long.
 MARKED_S = 330.0
-# Nobody sets the clock by more.
-CLOCK_SET = timedelta(hours=1, minutes=5)
 # Seconds before the close in which nothing is sent, where the configuration says nothing else.
 CLOSE_MARGIN_S = 60.0
 # What models may cost in a day, where the configuration says nothing else. The hours of a day by true time that are of
@@ -53,6 +54,7 @@ LEDGER_TABLES: Mapping[str, str] = {
     "intents": """select i.id, i.ref, i.venue, i.mode, i.action, i.state, i.planned_at, i.order_body, f.forecaster,
         f.made_at from intent i join forecast f on f.id = i.forecast order by i.seq""",
     "attempts": "select intent, reference, state from attempt order by started_at",
+    "halts": "select venue, at, why, resumed_at from halt where by = '' order by id",
     "refusals": "select i.id, i.venue, i.ref, a.started_at, a.detail from attempt a join intent i on i.id = a.intent "
     "where a.state = 'refused'",
     "fills": "select f.intent, f.reference, f.shares, f.cash from fill f order by 1, 2",
@@ -65,26 +67,22 @@ LEDGER_TABLES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class WorldReferee:
+class WorldReferee(WorldFacts):
     """Judges one simulation; ``violations`` names what the world saw, and what the ledger says."""
-
-    facts: Fact
-    ledger: Mapping[str, Sequence[Fact]]
 
     def violations(self) -> Iterator[str]:
         """Say what must not have been."""
         for write in self.facts["writes"]:
             if write["kind"] != "cancel":
-                yield from (f"referee: {self._describe(write)}, and {why}" for why in self._objections(write))
+                yield from (f"referee: {self.describe(write)}, and {why}" for why in self._objections(write))
         yield from self._comments()
         yield from self._approvals()
         for venue in sorted({order["venue"] for order in self.facts["orders"]}):
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
             for place, order in enumerate(orders):
-                yield from (f"referee: {self._describe(order)}, and {why}" for why in self._excess(orders, place))
-                yield from (f"referee: {self._describe(order)}, and {why}" for why in self._foreign_objections(order))
-            yield from self._losses(venue, orders)
+                yield from (f"referee: {self.describe(order)}, and {why}" for why in self._excess(orders, place))
+                yield from (f"referee: {self.describe(order)}, and {why}" for why in self._foreign_objections(order))
+        yield from LossReferee(self.facts, self.ledger).violations()
         yield from self._refusals()
         yield from self._clairvoyance()
         yield from self._effects()
@@ -95,42 +93,22 @@ class WorldReferee:
         yield from self._equity()
         yield from self._scores()
 
-    def _describe(self, fact: Fact) -> str:
-        what = f"{fact['side']} {fact['leg']} {fact['contract']}" if "contract" in fact else fact["path"]
-        return f"{fact['venue']} got {what} at {fact['at_s']:.0f} s ({fact['clock']:%m-%d %H:%M:%S} by its clock)"
-
     # Permission, as docs/going-live.md describes it
-
-    def _era(self, at_s: float) -> Fact:
-        """Return the life in which something arrived: the last one that had begun."""
-        found: Fact = [era for era in self.facts["eras"] if era["from_s"] <= at_s][-1]
-        return found
-
-    def _venue_table(self, config: Fact, venue: str) -> Fact:
-        found: Fact = config["venues"][venue]
-        return {"mode": config.get("mode", "paper"), **found}
-
-    def _acts(self, venue: str, *kinds: str) -> list[Fact]:
-        return [
-            act
-            for act in self.facts["acts"]
-            if act["kind"] in kinds and act.get("venue") in {venue, "", None} and not act.get("refused")
-        ]
 
     def _is_in_force(self, act: Fact, write: Fact) -> bool:
         """Say whether Foxcast has had the time to hear of an act and to finish what was under way."""
-        return bool(write["at_s"] - max(act["at_s"], self._era(write["at_s"])["from_s"]) > UNDER_WAY_S)
+        return bool(write["at_s"] - max(act["at_s"], self.era_at(write["at_s"])["from_s"]) > UNDER_WAY_S)
 
     def _objections(self, write: Fact) -> Iterator[str]:
-        venue, era = write["venue"], self._era(write["at_s"])
-        table = self._venue_table(era["config"], venue)
+        venue, era = write["venue"], self.era_at(write["at_s"])
+        table = self.venue_table(era["config"], venue)
         if table["mode"] not in {"live", "approve"}:
             yield f"its mode is {table['mode']}"
         if write["kind"] != "login":
             yield from self._arm_objections(write, table)
         for kind, ends in (("halt", "resume"), ("stop file", "stop file gone")):
-            halts = [act for act in self._acts(venue, kind) if self._is_in_force(act, write)]
-            ended = [act for act in self._acts(venue, ends) if act["at_s"] <= write["at_s"]]
+            halts = [act for act in self.acts_at(venue, kind) if self._is_in_force(act, write)]
+            ended = [act for act in self.acts_at(venue, ends) if act["at_s"] <= write["at_s"]]
             if halts and not any(end["at_s"] > halts[-1]["at_s"] for end in ended):
                 yield f"there was a {kind} at {halts[-1]['at_s']:.0f} s"
         yield from self._lock_objections(write)
@@ -138,14 +116,14 @@ class WorldReferee:
 
     def _arms(self, write: Fact, table: Fact) -> list[Fact]:
         """Return the arm records that may be in force when a write arrives: the last one heard of, and newer ones."""
-        config = self._era(write["at_s"])["config"]
-        before = [act for act in self._acts(write["venue"], "arm", "disarm") if act["at_s"] <= write["at_s"]]
+        config = self.era_at(write["at_s"])["config"]
+        before = [act for act in self.acts_at(write["venue"], "arm", "disarm") if act["at_s"] <= write["at_s"]]
         heard = [place for place, act in enumerate(before) if self._is_in_force(act, write)]
         return [
             act
             for act in before[heard[-1] if heard else 0 :]
             if act["kind"] == "arm"
-            and self._venue_table(act["config"], write["venue"]) == table
+            and self.venue_table(act["config"], write["venue"]) == table
             and all(act["config"].get(name) == config.get(name) for name in DECISIVE)
         ]
 
@@ -157,7 +135,7 @@ class WorldReferee:
             yield f"its arm record ended at {arms[-1]['until']:%m-%d %H:%M:%S}"
 
     def _lock_objections(self, write: Fact) -> Iterator[str]:
-        table = self._venue_table(self._era(write["at_s"])["config"], write["venue"])
+        table = self.venue_table(self.era_at(write["at_s"])["config"], write["venue"])
         # The first forecaster of a venue is the one whose forecasts are submitted.
         locked = dict.fromkeys((None, *table.get("forecasters", ())[:1]))
         for ref in write.get("questions", ()):
@@ -185,12 +163,12 @@ class WorldReferee:
 
         The venue's own record of writes is read before each pass; an old one does not show them.
         """
-        table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
+        table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
         if order["side"] != "buy" or table.get("hand_trading"):
             return
-        resumed = [act["at_s"] for act in self._acts(order["venue"], "resume") if act["at_s"] <= order["at_s"]]
+        resumed = [act["at_s"] for act in self.acts_at(order["venue"], "resume") if act["at_s"] <= order["at_s"]]
         since = max(resumed, default=0.0)
-        for act in self._acts(order["venue"], "foreign write"):
+        for act in self.acts_at(order["venue"], "foreign write"):
             is_unseen = act["old_answers"] != order["old_answers"]
             if since < act["at_s"] < order["at_s"] - PASS_S and not is_unseen:
                 yield f"somebody else wrote to the account at {act['at_s']:.0f} s"
@@ -206,24 +184,24 @@ class WorldReferee:
                 if one["venue"] == write["venue"] and any(about in ref.split(":") for ref in one.get("questions", ()))
             ]
             if not any(0.0 <= write["at_s"] - at_s < COMMENTED_S for at_s in before):
-                yield f"referee: {self._describe(write)}, and nothing of {about} was submitted in the day before"
+                yield f"referee: {self.describe(write)}, and nothing of {about} was submitted in the day before"
 
     def _approvals(self) -> Iterator[str]:
         """Each order in mode approve had an approval of its own, within what the person was shown."""
         answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
         for order in self.facts["orders"]:
-            table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
+            table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
             if table["mode"] == "approve" and not self._is_closing(order, table):
                 hours = table.get("approval_h", APPROVAL_H)
                 found = next((act for act in answers if _is_covered(order, act, hours)), None)
                 if found is None:
-                    yield f"referee: {self._describe(order)} for {order['asked']:.2f}, and nobody approved that"
+                    yield f"referee: {self.describe(order)} for {order['asked']:.2f}, and nobody approved that"
                 else:
                     answers.remove(found)
 
     def _is_closing(self, order: Fact, table: Fact) -> bool:
         """Say whether a person asked for a sale, or may have set that it is made: neither needs an approval."""
-        asked = [act for act in self._acts(order["venue"], "close") if 0.0 <= order["at_s"] - act["at_s"] < CLOSING_S]
+        asked = [act for act in self.acts_at(order["venue"], "close") if 0.0 <= order["at_s"] - act["at_s"] < CLOSING_S]
         is_asked = any(target["contract"] == order["contract"] for act in asked for target in act["targets"])
         is_policy = {"stop_loss", "take_profit"} & table.get("trading", {}).keys()
         return order["side"] == "sell" and bool(is_asked or is_policy)
@@ -235,7 +213,7 @@ class WorldReferee:
         order = orders[place]
         if order["side"] != "buy":
             return
-        table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
+        table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
         caps, arms = table.get("caps", {}), self._arms(order, table)
         yield from self._beyond_shares(order, table.get("bankroll", {}), stakes := self._stakes(orders, place))
         for name, used in stakes.items():
@@ -264,7 +242,7 @@ class WorldReferee:
         """Say which shares of the value of the account a purchase exceeds, by its highest value of late."""
         before = [one for one in self.facts["accounts"] if one["venue"] == order["venue"]]
         before = [one for one in before if order["at_s"] - PASS_S <= one["at_s"] <= order["at_s"]]
-        most = max((self._value(one)[1] for one in before), default=math.inf)
+        most = max((self.value_range(one)[1] for one in before), default=math.inf)
         for name, share in {**BANKROLL_SHARES, **shares}.items():
             if share < 1.0 and stakes.get(name, 0.0) > share * most + CENT:
                 yield f"{stakes[name]:.2f} is at stake by bankroll.{name}, {share:g} of {most:.2f} may be"
@@ -285,24 +263,6 @@ class WorldReferee:
             same = [cost for one, cost in held.items() if contracts[one][name] == groups[name]]
             found[f"per_{name}"] = sum(same) if groups[name] else 0.0
         return found
-
-    def _losses(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
-        """Nothing is bought after a loss beyond its limit, until a person resumes."""
-        seen = [one for one in self.facts["accounts"] if one["venue"] == venue]
-        readings = [(one, *self._value(one), moved) for one, moved in zip(seen, _moved(seen, orders), strict=True)]
-        for order in orders:
-            caps = self._venue_table(self._era(order["at_s"])["config"], venue).get("caps", {})
-            if not {"daily_loss", "drawdown"} & caps.keys():
-                continue
-            resumed = [act["at_s"] for act in self._acts(venue, "resume") if act["at_s"] <= order["at_s"]]
-            since = max(resumed, default=0.0)
-            past = [one for one in readings if since <= one[0]["at_s"] < order["at_s"] - UNDER_WAY_S]
-            # By the worst value of then and the best one of now, in each of the last three readings.
-            days = [one for one in past if f"{one[0]['clock']:%Y-%m-%d}" == f"{order['clock']:%Y-%m-%d}"]
-            for name, began in (("daily_loss", days[:1]), ("drawdown", past)):
-                lost = [max((_loss(was, now) for was in began), default=0.0) for now in past[-3:]]
-                if name in caps and len(past) >= 3 and began and min(lost) > caps[name] + 1.0:
-                    yield f"referee: {self._describe(order)}, and {min(lost):.2f} were lost, {name} is {caps[name]:g}"
 
     def _clairvoyance(self) -> Iterator[str]:
         """What was forecast by somebody who may know the future is never submitted, also when that is over."""
@@ -356,7 +316,7 @@ class WorldReferee:
                 continue
             at = datetime.fromisoformat(row["planned_at"])
             books = self.facts["books"].get((order["contract"], order["leg"]), [])
-            near = _around(books, at, before_s=PLANNED_S)
+            near = seen_around(books, at, before_s=PLANNED_S)
             if near and (why := _wrong_price(order, near)):
                 yield f"referee: {row['id']}, {row['mode']}, planned at {row['planned_at']}, {why}"
 
@@ -417,7 +377,7 @@ class WorldReferee:
                 continue
             if len(intents) != 1:
                 names = [row["id"] for row in intents]
-                yield f"referee: {self._describe(order)}, {order['id']}, and by the ledger that is of {names}"
+                yield f"referee: {self.describe(order)}, {order['id']}, and by the ledger that is of {names}"
                 continue
             yield from self._fill_differences(order, intents[0], booked[intents[0]["id"]])
 
@@ -425,19 +385,14 @@ class WorldReferee:
         body = json.loads(intent["order_body"])
         named = (body["side"], body["leg"], body["contract"])
         if named != (order["side"], order["leg"], order["contract"]):
-            yield f"referee: {self._describe(order)}, and {intent['id']} was for {' '.join(named)}"
+            yield f"referee: {self.describe(order)}, and {intent['id']} was for {' '.join(named)}"
         there = [sum(part[place] for part in order["fills"]) for place in (1, 2)]
         known = [sum(row[name] for row in rows) for name in ("shares", "cash")]
         if any(abs(one - other) > CENT for one, other in zip(there, known, strict=True)):
             what = f"{there[0]:.4f} shares for {there[1]:.4f}"
-            yield f"referee: {self._describe(order)}: {what}, and {known[0]:.4f} for {known[1]:.4f} on record"
+            yield f"referee: {self.describe(order)}: {what}, and {known[0]:.4f} for {known[1]:.4f} on record"
 
     # Equity (docs/glossary.md; marks of docs/facts/polymarket.md#paper-fills)
-
-    def _value(self, account: Fact) -> tuple[float, float]:
-        """Return the least and the most that an account is worth."""
-        values = [_worth(position) for position in account["positions"]]
-        return account["cash"] + sum(low for low, _ in values), account["cash"] + sum(high for _, high in values)
 
     def _equity(self) -> Iterator[str]:
         """A reading is what the account was worth: no less and no more than at any moment around it."""
@@ -448,16 +403,19 @@ class WorldReferee:
             if row["paper"] or row["venue"] not in accounts:
                 continue
             at = datetime.fromisoformat(row["at"])
-            near = _around(accounts[row["venue"]], at, before_s=MARKED_S)
+            near = seen_around(accounts[row["venue"]], at, before_s=MARKED_S)
             if not near:
                 continue
-            values = [self._value(one) for one in near]
+            times = (at - timedelta(seconds=MARKED_S), at + timedelta(seconds=60.0))
+            failed = [one for one in self.facts.get("unread", ()) if times[0] <= one["clock"] <= times[1]]
+            unread = {one["market"] for one in failed if one["venue"] == row["venue"]}
+            values = [self.value_range(one, unread) for one in near]
             # A price is used again for some minutes, also once money has come or gone.
             values += [
                 (low + one["cash"] - other["cash"], high + one["cash"] - other["cash"])
                 for other, (low, high) in zip(near, [*values], strict=True)
                 for one in near
-                if one["cash"] != other["cash"] and _holdings(one) == _holdings(other)
+                if one["cash"] != other["cash"] and list_holdings(one) == list_holdings(other)
             ]
             low, high = min(one for one, _ in values), max(one for _, one in values)
             if not low - CENT <= row["equity"] <= high + CENT:
@@ -478,31 +436,6 @@ class WorldReferee:
             if said:
                 on_outcome = said[-1] if known["yes"] else 1.0 - said[-1]
                 yield from _wrong_score(row, 100.0 * math.log(2.0 * on_outcome) / math.log(2.0))
-
-
-def _moved(seen: Sequence[Fact], orders: Sequence[Fact]) -> Iterator[float]:
-    """Yield the money that was moved until each reading of an account, so that what is lost at least can be counted.
-
-    Money that comes while no position and no order changes is no gain, so it hides no loss; other money that comes may
-    hide one. Money that leaves may be what had come before, which is no loss.
-    """
-    total, ordered = 0.0, [order["at_s"] for order in orders]
-    for was, now in pairwise([*seen[:1], *seen]):
-        came = now["moved"] - was["moved"]
-        is_quiet = _holdings(was) == _holdings(now) and not any(
-            was["at_s"] - PASS_S < at_s < now["at_s"] + PASS_S for at_s in ordered
-        )
-        total += came if came < 0.0 or is_quiet else 0.0
-        yield total
-
-
-def _holdings(account: Fact) -> set[tuple[str, str, float]]:
-    return {(one["contract"], one["leg"], one["shares"]) for one in account["positions"]}
-
-
-def _loss(was: tuple[Fact, float, float, float], now: tuple[Fact, float, float, float]) -> float:
-    """Return what was lost at least between two readings."""
-    return was[1] - now[2] + now[3] - was[3]
 
 
 def _wrong_score(row: Fact, value: float) -> Iterator[str]:
@@ -557,37 +490,3 @@ def _stake_at(order: Fact, at_s: float) -> float:
     """Return what a purchase had cost or might still cost at a moment."""
     known = [stake for since, stake in order["stakes"] if since <= at_s]
     return float(known[-1]) if known and order["side"] == "buy" else 0.0
-
-
-def _worth(position: Fact) -> tuple[float, float]:
-    """Return the least and most that shares are worth: on their own book, or what they pay."""
-    shares = position["shares"]
-    if position.get("pays") is not None:
-        return (shares * position["pays"],) * 2
-    if position.get("has_book"):
-        return (shares * position["bid"],) * 2
-    if position.get("pool") is None:
-        # Linked answers, or a market that waits for its outcome: it keeps its last price, whatever that was.
-        return 0.0, shares
-    return (_sale_value(position["pool"], position["leg"], shares),) * 2
-
-
-def _sale_value(pool: tuple[float, float, float], leg: str, shares: float) -> float:
-    """Return what a sale to the market maker brings: for an amount the other side is bought, and pairs pay 1 each."""
-    yes, no, weight = pool if leg == "no" else (pool[1], pool[0], 1.0 - pool[2])
-    low, high = 0.0, shares
-    for _ in range(100):
-        amount = (low + high) / 2.0
-        # yes^p * no^(1-p) stays what it was while the amount is added to both and the shares are taken out.
-        left = yes * (no / (no + amount)) ** ((1.0 - weight) / weight)
-        low, high = (amount, high) if yes + amount - left < shares else (low, amount)
-    return shares - high
-
-
-def _around(seen: Sequence[Fact], at: datetime, *, before_s: float) -> list[Fact]:
-    """Return what was seen around a moment of the clock and last before; nothing if an answer was old or broken."""
-    first, last = at - timedelta(seconds=before_s), at + timedelta(seconds=60.0)
-    inside = [one for one in seen if first <= one["clock"] <= last]
-    near = [*[one for one in seen if one["clock"] < first][-1:], *inside]
-    after = [one for one in seen if one["clock"] > last][:1]
-    return near if inside and len({one["faults"] for one in [*near, *after]}) == 1 else []

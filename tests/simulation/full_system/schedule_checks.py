@@ -147,7 +147,7 @@ class ScheduleChecks:
             name
             for config in self.configs
             for name, table in config.get("forecasters", {}).items()
-            if name.startswith("drifter") and not table.get("settings", {}).get("fails_share")
+            if name.startswith("drifter") and not {"fails_share", "slips_share"} & table.get("settings", {}).keys()
         }
         for row in read_rows(self.ledger, _STALE, {"now": format_timestamp(self.now + KNOWN_EARLY)}):
             due = parse_timestamp(row["made_at"]) + age

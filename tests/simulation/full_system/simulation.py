@@ -19,8 +19,9 @@ from typing import Any
 from unittest.mock import patch
 
 from bot.core.clock import SeededRandom
+from bot.execution.paper.paper_book import paper_book_path
 from bot.jobs.foreign_writes import FOREIGN_WRITES
-from bot.simulator.environment import to_toml
+from bot.simulator.environment import BUCKET_FOLDER, to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
@@ -28,12 +29,14 @@ from tests.ledger_checks import read_rows
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
+from tests.simulation.full_system.effect_rules import REFUNDED, ROWS, EffectReferee, read_forecast_files
 from tests.simulation.full_system.event_coverage import STOPPED_FOR_FOREIGN, count_events
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.final_checks import FinalChecks
 from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
+from tests.simulation.full_system.paper_checks import PaperChecks
 from tests.simulation.full_system.plan import (
     DAY_S,
     DRIFTER_FILE,
@@ -49,8 +52,10 @@ from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
+from tests.simulation.full_system.resting_orders import ReservationWatch, run_partial_fills
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
 from tests.simulation.full_system.signer_program import signer_program
+from tests.simulation.full_system.sizing_checks import SizingChecks
 from tests.simulation.full_system.venue_events import VenueEvents
 from tests.simulation.full_system.world_record import WorldRecord
 
@@ -134,6 +139,7 @@ class _SimulationParts:
     people: SimulatedOperators
     weather: VenueEvents
     gauge: ResourceMonitor
+    watch: ReservationWatch
     record: WorldRecord
 
 
@@ -194,14 +200,14 @@ def _assemble_parts(
         signed_a_day=traits.signed_a_day,
         record=record,
     )
-    gauge = ResourceMonitor()
+    gauge, watch = ResourceMonitor(), ReservationWatch(loop=loop, orders=record.orders)
     lives = DaemonLives(
         clock=machine,
         loop=loop,
         root=root,
         config=to_toml(tables),
         writes=lambda: observer.writes,
-        noticed=_notice_turns(observer, gauge, loop),
+        noticed=_notice_turns(observer, gauge, loop, watch),
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
     )
     if traits.drawn:
@@ -218,6 +224,7 @@ def _assemble_parts(
         record=record,
     )
     observer.lives, observer.people, record.lives = lives, people, lives
+    watch.ledger = lambda: _ledger_path(lives)
     weather = _make_weather(traits, bridges, clock, chance)
     loop.programs.append(signer_program(machine))
     return _SimulationParts(
@@ -233,15 +240,19 @@ def _assemble_parts(
         people=people,
         weather=weather,
         gauge=gauge,
+        watch=watch,
         record=record,
     )
 
 
-def _notice_turns(observer: VenueObserver, gauge: ResourceMonitor, loop: NetworkEventLoop) -> Callable[[], None]:
+def _notice_turns(
+    observer: VenueObserver, gauge: ResourceMonitor, loop: NetworkEventLoop, watch: ReservationWatch
+) -> Callable[[], None]:
     """Return what is called at each turn of the loop: a life in which something begins again and again is stopped."""
 
     def notice() -> None:
         observer.look()
+        watch.look()
         app = None if observer.lives is None else observer.lives.app
         if gauge.is_running_in_circles(loop.turns, loop.time()) and app is not None:
             app.stopping.set()
@@ -289,17 +300,20 @@ async def _run_days(parts: _SimulationParts) -> None:
     # What is owed when all is calm is neither paid back nor a gain.
     parts.weather.lend()
     parts.people.make_good(at_once=True)
-    await parts.lives.live(until_s=parts.clock.monotonic() + CALM_S * parts.traits.pace, life_ending=END_OF_TIME)
+    # What rests for long, or was sent late, is over before that, too.
+    calm_s = CALM_S * parts.traits.pace + parts.traits.lifetime_s
+    await parts.lives.live(until_s=parts.clock.monotonic() + calm_s, life_ending=END_OF_TIME)
 
 
 def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     """Let things happen at the venues."""
-    weather = parts.weather
+    weather, chance = parts.weather, SeededRandom(parts.plan.seed)
     events = [
         weather.run_events(),
         weather.run_lost_replies(),
         weather.run_ambiguous_replies(),
         weather.run_transfers(),
+        run_partial_fills(parts.bridges.manifold, parts.traits, clock=parts.clock, stream=chance.stream("partial")),
     ]
     if parts.traits.has_world:
         events.append(weather.run_world(parts.bridges.environment.world_runner))
@@ -357,7 +371,9 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         limits=parts.config.limits_ever,
     )
     report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
+    report.violations += parts.watch.violations
     report.violations += _referee_violations(facts, _ledger_path(lives))
+    report.violations += _effect_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -366,6 +382,21 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         scored=lives.scored,
     )
     report.violations += decisions.violations()
+    sizing = SizingChecks(
+        ledger=_ledger_path(lives),
+        configs=parts.config.all,
+        books=facts["books"],
+        clock_moves=decisions.clock_moves,
+    )
+    report.violations += sizing.violations()
+    paper = PaperChecks(
+        ledger=_ledger_path(lives),
+        configs=parts.config.all,
+        books=facts["books"],
+        endings=facts["endings"],
+        clock_moves=decisions.clock_moves,
+    )
+    report.violations += paper.violations()
     schedule = ScheduleChecks(
         ledger=_ledger_path(lives),
         configs=parts.config.all,
@@ -389,6 +420,14 @@ def _referee_violations(facts: Mapping[str, Any], ledger: Path) -> list[str]:
     """Return where the ledger, or what left, is not what the world says it had to be."""
     rows = {name: read_rows(ledger, sql) for name, sql in LEDGER_TABLES.items()}
     return [*WorldReferee(facts, rows).violations()]
+
+
+def _effect_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
+    """Return what was sold, filed, withdrawn or paid as it must not be."""
+    rows = {name: read_rows(ledger, sql) for name, sql in ROWS.items()}
+    books = [paper_book_path(ledger.parent, venue) for venue in ("manifold", "polymarket")]
+    rows["refunds"] = [row for book in books if book.exists() for row in read_rows(book, REFUNDED)]
+    return [*EffectReferee(facts, rows, read_forecast_files(bucket)).violations()]
 
 
 def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:

@@ -243,6 +243,54 @@ def test_money_that_people_take_out_is_no_loss(moved: float, *, is_lost: bool) -
     assert any("were lost" in one for one in found) is is_lost
 
 
+def halt(after_s: float, resumed_s: float | None = None, name: str = "drawdown", limit: float = 5.0) -> Fact:
+    """Return a halt for more than was lost."""
+    row = {"venue": "polymarket", "at": moment(after_s)["clock"].isoformat()}
+    resumed = None if resumed_s is None else moment(resumed_s)["clock"].isoformat()
+    return {**row, "why": f"9.00 was lost, more than caps.{name} = {limit:g}", "resumed_at": resumed}
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "is_wrong"),
+    [
+        ([], (990.0,) * 6, True),
+        ([halt(3_700.0)], (990.0,) * 6, False),
+        ([halt(3_700.0, resumed_s=4_000.0)], (990.0,) * 6, True),
+        ([], (996.0,) * 6, False),
+        # Less was lost in between.
+        ([], (990.0, 990.0, 990.0, 998.0, 990.0, 990.0), False),
+    ],
+)
+def test_a_venue_that_has_lost_too_much_for_hours_has_stopped(
+    rows: list[Fact], values: tuple[float, ...], *, is_wrong: bool
+) -> None:
+    seen = [account(0.0, 1_000.0), *(account(3_600.0 * place, one) for place, one in enumerate(values, 1))]
+    found = judge({"halts": rows}, config=config(caps={"drawdown": 5.0}), accounts=seen, orders=[order()])
+    assert any("has not stopped" in one for one in found) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "hours", "readings", "is_wrong"),
+    [
+        ("drawdown", 3.0, [(1.0, 1_000.0, 0.0), (2.0, 994.0, 0.0)], False),
+        ("drawdown", 3.0, [(1.0, 1_000.0, 0.0), (2.0, 996.0, 0.0)], True),
+        # Money that came was spent on what is worth nothing now, or is taken out again, or other money is.
+        ("drawdown", 3.0, [(0.5, 1_000.0, 0.0), (1.0, 1_010.0, 10.0), (2.0, 1_000.0, 10.0)], False),
+        ("drawdown", 3.0, [(0.5, 1_000.0, 0.0), (1.0, 1_010.0, 10.0), (2.0, 1_000.0, 0.0)], True),
+        ("drawdown", 3.0, [(0.5, 1_000.0, 0.0), (2.0, 990.0, -10.0)], False),
+        # What was lost on the day before is not lost today.
+        ("daily_loss", 16.0, [(1.0, 1_000.0, 0.0), (11.0, 990.0, 0.0), (15.0, 988.0, 0.0)], True),
+        ("daily_loss", 16.0, [(1.0, 1_000.0, 0.0), (11.0, 990.0, 0.0), (15.0, 984.0, 0.0)], False),
+    ],
+)
+def test_no_venue_stops_for_a_loss_that_its_account_cannot_have_had(
+    name: str, hours: float, readings: list[tuple[float, float, float]], *, is_wrong: bool
+) -> None:
+    seen = [{**account(3_600.0 * after, cash), "moved": moved} for after, cash, moved in readings]
+    found = judge({"halts": [halt(3_600.0 * hours, name=name)]}, accounts=seen)
+    assert any("can have been lost" in one for one in found) is is_wrong
+
+
 @pytest.mark.parametrize(
     ("resumed_s", "old_answers", "settings", "is_wrong"),
     [
@@ -360,6 +408,14 @@ def test_an_account_is_worth_its_cash_and_its_shares_on_their_own_book(equity: f
     seen = [account(-5.0, 1_000.0, shares_of_no(0.4)), account(2.0, 1_000.0, shares_of_no(0.4), faults=faults)]
     found = judge({"readings": [row]}, accounts=seen)
     assert (len(found), all(says in one for one in found)) == (bool(says), True)
+
+
+@pytest.mark.parametrize(("unread", "says"), [([], True), ([SHIP], False), (["0x02"], True)])
+def test_shares_of_a_market_that_could_not_be_read_may_be_counted_at_cost(unread: list[str], *, says: bool) -> None:
+    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "equity": 1_005.0}
+    failed = [{"venue": "polymarket", "market": one, **moment(-60.0)} for one in unread]
+    found = judge({"readings": [row]}, accounts=[account(0.0, 1_000.0, shares_of_no())], unread=failed)
+    assert bool(found) is says
 
 
 def test_shares_of_manifold_are_worth_what_their_sale_brings() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.full_system import mutants
-from tests.source_mutations import break_source, read_mutants
+from tests.source_mutations import break_source
 
 SOURCE = """
 LIMIT = 2
@@ -55,7 +55,7 @@ def test_a_changed_value_changes_those_that_are_made_of_it(shop: object) -> None
 
 
 def test_each_planted_bug_is_of_a_part_that_is_there_and_can_be_read() -> None:
-    for name, bug in read_mutants(Path(mutants.__file__).with_name("source_bugs.toml")).items():
+    for name, bug in mutants.SOURCE_BUGS.items():
         spec = find_spec(bug.module)
         assert spec is not None, name
         assert spec.origin is not None, name

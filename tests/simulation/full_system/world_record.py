@@ -50,6 +50,7 @@ UNTOLD = (
     RequestFault.TRUNCATED,
 )
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
+MARKET = "/v0/market/"
 # The requests that name a question: a bet, and a forecast.
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
 _KINDS: Mapping[str, str] = {
@@ -73,6 +74,7 @@ class WorldRecord:
     orders: dict[str, Fact] = field(default_factory=dict)
     accounts: list[Fact] = field(default_factory=list)
     books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
+    unread: list[Fact] = field(default_factory=list)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
     _closes: dict[str, datetime | None] = field(default_factory=dict)
@@ -108,6 +110,8 @@ class WorldRecord:
             return
         if venue == "polymarket" and heard.path in {"/book", "/books"}:
             self._saw_books(re.findall(r"\d{20,}", heard.query + heard.body.decode()))
+        if venue == "manifold" and heard.path.startswith(MARKET):
+            self._saw_market(heard)
         if heard.path.startswith(ACCOUNT_READS.get(venue, ("-",))):
             self.accounts.append(self._moment() | self._account(venue))
 
@@ -133,8 +137,9 @@ class WorldRecord:
         outcomes = {ref: one for name, ref, one in self._outcomes() if name not in undone}
         return {
             "outcomes": outcomes,
+            "endings": dict(self._endings(undone)),
             "undone": {*undone},
-            **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books")},
+            **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books", "unread")},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
             "bills": [{"true_time": at, **usage} for at, usage in self.bridges.environment.model_server.billed],
@@ -250,6 +255,19 @@ class WorldRecord:
                 seen = self._moment() | best | {"faults": self._faults("polymarket"), "token": token}
                 self.books.setdefault((market.condition, leg), []).append(seen)
 
+    def _saw_market(self, heard: LoggedRequest) -> None:
+        """Note the price of a market of Manifold that is read, and whether its answer does not say it."""
+        venue, name = self.bridges.manifold, heard.path.removeprefix(MARKET).partition("/")[0]
+        assert venue is not None
+        if venue.faults_met.get(heard.number) in UNTOLD:
+            self.unread.append(self._moment() | {"venue": "manifold", "market": name})
+        if (market := venue.state.markets.get(name)) is None:
+            return
+        pools = {f"{name}/{answer.id}": answer.pool for answer in market.answers} or {name: market.pool}
+        for contract, pool in pools.items():
+            seen = self._moment() | {"prob": pool.prob, "faults": self._faults("manifold")}
+            self.books.setdefault((contract, "pool"), []).append(seen)
+
     # Accounts
 
     def _account(self, venue: str) -> Fact:
@@ -326,6 +344,26 @@ class WorldRecord:
                 name = f"metaculus:{asked.post}:{asked.id}"
                 yield f"metaculus:{asked.id}", name, {"yes": _ENDS[asked.resolution], **spot}
 
+    def _endings(self, undone: Collection[str]) -> Iterator[tuple[tuple[str, str], Fact]]:
+        """Yield what a share of YES of each contract pays, None where stakes come back, and since when."""
+        for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
+            was_undone = f"manifold:{market.id}" in undone
+            if not market.answers:
+                yield from _ending(market.id, market.resolution, market.resolution_time, was_undone=was_undone)
+            for answer in market.answers:
+                # Of answers that are decided together the one that the market names pays 1.
+                whole = market.resolution in {None, "CANCEL"}
+                end = answer.resolution if market.resolution is None else market.resolution
+                end = end if whole else ("NO", "YES")[market.resolution == answer.id]
+                at = market.resolution_time or answer.resolution_time
+                yield from _ending(f"{market.id}/{answer.id}", end, at, was_undone=was_undone)
+        for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
+            if other.payouts is not None and other.resolved_at is not None:
+                since = datetime.fromtimestamp(other.resolved_at, UTC)
+                was_undone = not any(other.payouts) or f"polymarket:{other.condition}" in undone
+                ending = {"yes": float(other.payouts[0]), "since": since, "was_undone": was_undone}
+                yield ("polymarket", other.condition), ending
+
     def _contracts(self) -> Iterator[tuple[str, Fact]]:
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
             groups = {"event": market.id, "creator": market.creator, "category": (market.groups or ("",))[0]}
@@ -340,6 +378,16 @@ class WorldRecord:
             groups = {"event": other.event if other.neg_risk else "", "creator": ""}
             groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
             yield other.condition, {**groups, "question": f"polymarket:{other.condition}"}
+
+
+def _ending(
+    contract: str, resolution: str | None, at: int | None, *, was_undone: bool
+) -> Iterator[tuple[tuple[str, str], Fact]]:
+    """Yield how a contract of Manifold ended; an end that is neither YES nor NO nor called off may pay anything."""
+    is_known = resolution in {*_ENDS, "CANCEL"}
+    if at is not None or was_undone:
+        ending: Fact = {"yes": _ENDS.get(resolution), "since": None if at is None else _moment_of(at)}
+        yield ("manifold", contract), ending | {"was_undone": was_undone or not is_known}
 
 
 @lru_cache(maxsize=2)

@@ -25,6 +25,21 @@ def test_one_blas_thread_and_rare_collections_unless_the_operator_says_otherwise
     assert told.split() == [threads, str(GC_THRESHOLD)]
 
 
+COLLECTED = """
+import gc, sys
+from bot.cli import costs
+costs.app = costs.typer.Typer()
+costs.app.command()(lambda: print(gc.isenabled(), gc.get_freeze_count() > 10_000))
+import foxcast
+sys.argv = ["foxcast", "costs"]
+foxcast.main()
+"""
+
+
+def test_a_command_runs_with_the_garbage_collector_which_never_searches_what_was_imported() -> None:
+    assert subprocess.check_output([sys.executable, "-c", COLLECTED], text=True) == "True True\n"
+
+
 DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
 CRASHES = {
     "configure_process": "from bot.config.process_setup import configure_process; configure_process()",

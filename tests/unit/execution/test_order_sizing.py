@@ -174,6 +174,118 @@ def test_a_position_is_closed_at_any_price() -> None:
     assert size_closing_sale(market(objection="it is paused"), held(YES, 1.0)) == "it is paused"
 
 
+@pytest.mark.parametrize("belief", [0.45, 0.35])
+def test_a_sale_is_that_of_most_growth_after_fees(belief: float) -> None:
+    net = 0.50 - 0.02
+
+    def loss(shares: float) -> float:
+        return -(belief * math.log(150 - shares + shares * net) + (1 - belief) * math.log(50 + shares * net))
+
+    best = minimize_scalar(loss, bounds=(0, 100), method="bounded", options={"xatol": 1e-9}).x
+    of = market(book=book(bids="0.50 x 1000"), fees=FLAT, lot=Decimal("0.01"))
+    found = sized(belief, of, positions=(held(YES, 100.0),), cash=50.0)
+    assert (found.side, found.leg) == (SELL, YES)
+    assert float(found.size) == pytest.approx(best, abs=0.011)
+    assert float(found.edge) == pytest.approx(net - belief, abs=0.01 / float(found.size))
+
+
+def test_shares_are_sold_at_their_worth_and_not_below_after_the_fee() -> None:
+    of, mine = market(fees=FLAT), {"positions": (held(YES, 30.0),), "cash": 0.0}
+    found = sized(0.48, of, **mine)
+    # 0.50 less a fee of 0.02 is what they are worth.
+    assert (found.side, found.size, found.fee, found.edge) == (SELL, Decimal(30), Decimal("0.60"), Decimal(0))
+    assert "selling brings less than their worth of 0.490" in str(size(0.49, of, **mine))
+
+
+def test_any_share_against_the_belief_is_sold_from_the_least_sale_on() -> None:
+    of, mine = market(lot=Decimal("0.01")), {"positions": (held(NO, 0.5),)}
+    assert (sized(0.9, of, **mine).side, sized(0.9, of, **mine).size) == (SELL, Decimal("0.50"))
+    few = market(min_sale=Decimal(30), min_purchase=Decimal(1000))
+    assert sized(0.2, few, positions=(held(YES, 30.0),)).side is SELL
+    # The least purchase is none of a sale.
+    assert sized(0.2, market(), positions=(held(YES, 1.0),)).size == 1
+
+
+def test_a_position_that_cannot_be_closed_says_why() -> None:
+    empty = market(book=OrderBook(bids=(), asks=book().asks))
+    assert size_closing_sale(empty, held(YES, 30.0)) == "there are no bids for yes"
+    assert size_closing_sale(market(lot=Decimal(40)), held(YES, 30.0)) == "30.0000 yes are held, less than can be sold"
+
+
+def test_bounds_themselves_are_within_the_bounds() -> None:
+    assert sized(0.8, price_band=(0.52, 0.99)).limit == Decimal("0.52")
+    assert sized(0.8, price_band=(0.10, 0.52)).limit == Decimal("0.52")
+    # A gain of 0.20 is the least that is wanted.
+    assert sized(0.72, min_edge=0.2).edge == Decimal("0.20")
+    assert sized(0.9, market(min_purchase=Decimal("5.20")), max_cost=5.2).size == 10
+    assert sized(0.9, max_cost=0.6).size == 1
+
+
+def test_levels_without_the_least_gain_are_left_and_the_fee_is_no_gain() -> None:
+    deep = market(book=book(asks="0.52 x 10, 0.60 x 10"))
+    assert sized(0.70, deep, min_edge=0.15).size == 10
+    # 0.70 - 0.52 - 0.02 is 0.16.
+    assert sized(0.70, market(fees=FLAT), min_edge=0.16).side is BUY
+    assert "yes costs 0.5400 with fees and is worth 0.7000" in str(size(0.70, market(fees=FLAT), min_edge=0.17))
+
+
+def test_less_than_a_share_can_be_wanted_and_fees_stay_within_the_cap() -> None:
+    little = sized(0.6, market(lot=Decimal("0.01")), cash=1.0)
+    # The growth is greatest with (0.6 - 0.52) / 0.48 of the cash at stake.
+    assert little.size == Decimal("0.32")
+    full = sized(0.9, market(fees=FLAT, lot=Decimal("0.01")), max_cost=10.0)
+    assert Decimal("9.9") < full.cost <= 10
+
+
+def test_of_equal_sizes_the_better_limit_is_taken() -> None:
+    # 5 shares at each limit: 3.20 are 6 shares of 0.52 and 5.3 of 0.60.
+    of = market(book=book(asks="0.52 x 6, 0.60 x 10"), lot=Decimal(5))
+    assert (sized(0.9, of, max_cost=3.2).size, sized(0.9, of, max_cost=3.2).limit) == (Decimal(5), Decimal("0.52"))
+
+
+def test_steps_may_depend_on_the_price() -> None:
+    def tick(yes: Decimal) -> Decimal:
+        return Decimal("0.01") if yes > Decimal("0.5") else Decimal("0.05")
+
+    def lot(price: Decimal, side: OrderSide) -> Decimal:
+        return Decimal(7) if (price, side) == (Decimal("0.52"), BUY) else Decimal(1)
+
+    assert sized(0.8, market(tick=tick, lot=lot), max_cost=5.2).size == 7
+    low = market(book=book(bids="0.41 x 9", asks="0.42 x 9"), tick=tick)
+    assert size(0.8, low) == "0.42 is not a price that the market takes"
+
+
+def test_a_book_with_two_levels_of_one_price_is_refused() -> None:
+    one, two = book(), book(bids="0.50 x 1", asks="0.52 x 1")
+    for doubled in (
+        OrderBook(bids=one.bids + two.bids, asks=one.asks),
+        OrderBook(bids=one.bids, asks=one.asks + two.asks),
+    ):
+        with pytest.raises(ValueError, match="not best first"):
+            market(book=doubled)
+
+
+def test_only_the_other_leg_of_the_same_contract_is_held_against_the_belief() -> None:
+    sizer = OrderSizer(
+        proposal(ChoicePrediction({"Ann": 0.6, "Bob": 0.4}), positions=(held(NO, 5.0),)),
+        {"Ann": "ferry", "Bob": "barge"},
+    )
+    # Bob is further from its price, but the shares are against Ann.
+    assert sizer.rank_options({"Ann": 0.55, "Bob": 0.2}) == ["Ann", "Bob"]
+    assert sizer.rank_options({"Ann": 0.65, "Bob": 0.2}) == ["Bob", "Ann"]
+
+
+def test_one_more_option_is_tried_for_each_that_is_held_against() -> None:
+    names = ("Ann", "Bob", "Cid", "Dan", "Eve")
+    beliefs = ChoicePrediction(dict(zip(names, (0.4, 0.3, 0.1, 0.1, 0.1), strict=True)))
+    contracts = {name: name.lower() for name in names}
+    prices = dict.fromkeys(names, 0.2)
+    assert len(OrderSizer(proposal(beliefs), contracts).rank_options(prices)) == 3
+    mine = (Position(contract="bob", leg=NO, shares=5.0, paid=2.0),)
+    assert OrderSizer(proposal(beliefs, positions=mine), contracts).rank_options(prices)[0] == "Bob"
+    assert len(OrderSizer(proposal(beliefs, positions=mine), contracts).rank_options(prices)) == 4
+
+
 def test_of_several_options_those_held_against_come_first_and_then_the_furthest() -> None:
     beliefs = ChoicePrediction({"Ann": 0.6, "Bob": 0.4})
     prices = {"Ann": 0.5, "Bob": 0.45}
@@ -247,6 +359,39 @@ async def test_without_prices_there_is_a_reason() -> None:
     empty = market(book=OrderBook(bids=book().bids, asks=()))
     assert (await planner(empty).plan_order(proposal(0.9))).why == "its book has not two sides"
     assert "no market of it" in (await planner().plan_order(proposal(0.9))).why
+
+
+async def test_an_option_is_sized_at_the_price_of_the_book_just_read() -> None:
+    async def read_market() -> ContractMarket:
+        return market()
+
+    async def read_quotes(_question: Question) -> list[ContractQuote]:
+        return [ContractQuote(contract="ferry", price=0.9, read_market=read_market)]
+
+    stale = OrderBookPlanner(read_quotes, currency="SHELL", max_spread=Decimal("0.1"))
+    plan = await stale.plan_order(proposal(0.7))
+    assert plan.order is not None
+    assert plan.order.leg is YES
+
+
+async def test_a_book_that_lost_a_side_since_the_quote_is_a_reason() -> None:
+    async def read_market() -> ContractMarket:
+        return market(book=OrderBook(bids=book().bids, asks=()), contract="fähre")
+
+    async def read_quotes(_question: Question) -> list[ContractQuote]:
+        return [ContractQuote(contract="fähre", price=0.5, read_market=read_market)]
+
+    plan = await OrderBookPlanner(read_quotes, currency="SHELL", max_spread=Decimal("0.1")).plan_order(proposal(0.7))
+    assert plan.why == "fähre: the book has no asks"
+    assert '"contract":"fähre"' in plan.market_state
+
+
+async def test_each_option_without_a_price_is_named() -> None:
+    empty = OrderBook(bids=book().bids, asks=())
+    markets = [market(option=name, contract=name, book=empty) for name in ("Ann", "Bob")]
+    plan = await planner(*markets).plan_order(proposal(ChoicePrediction({"Ann": 0.8, "Bob": 0.2})))
+    assert plan.why == "Ann: its book has not two sides; Bob: its book has not two sides"
+    assert ContractQuote.from_market(market()).why == ""
 
 
 async def test_a_planner_closes_what_is_held_and_refuses_other_contracts() -> None:

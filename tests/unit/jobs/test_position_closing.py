@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from bot.config.venue_schema import TradingSection
+from bot.core.errors import ServiceUnavailableError
 from bot.core.operator_requests import ClosePositions, PositionToClose
 from bot.core.orders import Account, ClosingProposal, ContractSide, Order, OrderPlan, OrderSide
 from bot.core.permissions import UserRole
@@ -27,8 +28,11 @@ class FakeClosingPlanner(FakeOrderPlanner):
 
     bid = 0.5
     changes: ClassVar[dict[str, Any]] = {}
+    closing_fault: Exception | None = None
 
     async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
+        if self.closing_fault is not None:
+            raise self.closing_fault
         order = Order(
             contract=wish.position.contract,
             leg=wish.position.leg,
@@ -263,6 +267,22 @@ async def test_a_policy_leaves_alone_what_is_locked_and_what_it_must_not_sell_un
     await trading_fixture.jobs_fixture.ledger.schedule.unlock(ref, forecaster=None)
     await trading_fixture.submit()
     assert trading_fixture.sides == [OrderSide.BUY]
+
+
+@pytest.mark.parametrize(("fill_share", "left"), [(None, 20.0), (0.5, 10.0), (1.0, 0.0)])
+async def test_what_a_policy_could_not_sell_is_still_held_when_purchases_are_sized(
+    trading_fixture: ClosingFixture, fill_share: float | None, left: float
+) -> None:
+    await trading_fixture.bought("rain")
+    fixture, planner = trading_fixture.trading_fixture, trading_fixture.trading_fixture.wants
+    assert isinstance(planner, FakeClosingPlanner)
+    planner.closing_fault = ServiceUnavailableError("no books now") if fill_share is None else None
+    trading_fixture.exchange.bid, trading_fixture.exchange.fill_share = 0.2, fill_share or 1.0
+    fixture.execution_policy = replace(fixture.execution_policy, trading=TradingSection(stop_loss=0.5))
+    await trading_fixture.jobs_fixture.clock.advance(3 * 86_400 + 60)
+    await trading_fixture.jobs_fixture.forecast()
+    assert "stop-loss" in await trading_fixture.submit()
+    assert sum(one.shares for one in planner.wishes[-1].account.positions) == left
 
 
 async def test_a_sale_that_came_to_nothing_is_tried_again_by_the_policy_after_a_while(

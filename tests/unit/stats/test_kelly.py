@@ -223,3 +223,14 @@ def test_an_outcome_that_cannot_come_does_not_count() -> None:
     assert marginal_utility([WealthOutcome(0.0, 0.0), WealthOutcome(1.0, 2.0)]) == 0.5
     assert marginal_utility([WealthOutcome(0.5, 0.0), WealthOutcome(0.5, 2.0)]) == math.inf
     assert marginal_utility([WealthOutcome(1.0, 2.0)], 2.0) == 0.25
+    offer = [ShareOffer(0.5, 1e6)]
+    possible = PayoffScenarios((WealthOutcome(0.6, 100.0),), (WealthOutcome(0.4, 100.0),))
+    with_ruin = PayoffScenarios(possible.won, (*possible.lost, WealthOutcome(0.0, 1.0)))
+    assert kelly_shares(with_ruin, offer) == pytest.approx(kelly_shares(possible, offer)) == pytest.approx(40.0)
+
+
+def test_a_share_against_each_other_option_pays_where_one_of_them_wins() -> None:
+    bankroll = KellyBankroll(cash=10.0, held={"Ann": HeldShares(no=3.0), "Bob": HeldShares(yes=1.0, no=5.0)})
+    view = payoff_scenarios(bankroll, {"Ann": 0.5, "Bob": 0.3, "Cid": 0.2}, "Ann")
+    assert view.won == (WealthOutcome(0.5, 10.0 + 5.0),)
+    assert view.lost == (WealthOutcome(0.3, 10.0 + 1.0 + 3.0), WealthOutcome(0.2, 10.0 + 3.0 + 5.0))

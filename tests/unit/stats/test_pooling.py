@@ -26,6 +26,8 @@ def test_agreement_is_kept(opinion: list[float], times: int) -> None:
 def test_pools_by_hand() -> None:
     opinions = [[0.9, 0.1], [0.5, 0.5]]
     assert linear_pool(opinions, [3, 1]) == pytest.approx([0.8, 0.2])
+    assert linear_pool(opinions, [0.2, 0.6]) == pytest.approx([0.6, 0.4])
+    assert linear_pool(opinions, [0.0, 2.0]) == pytest.approx([0.5, 0.5])
     # sqrt(0.9 * 0.5) : sqrt(0.1 * 0.5) = 3 : 1
     assert logarithmic_pool(opinions) == pytest.approx([0.75, 0.25])
 

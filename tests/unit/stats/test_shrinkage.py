@@ -106,6 +106,16 @@ def test_the_tuned_rule_shrinks_noisy_trials_and_the_grids_are_those_of_the_sour
     assert SPREAD_GRID[1] == SpreadWeight(0.0, 0.2)
 
 
+def test_an_item_of_more_weight_decides_on_the_rule() -> None:
+    """The first item came true as its trials said, the second did not: whichever weighs more chooses."""
+    moments, outcomes = logit_moments(np.full((3, 2), 0.9)), [1.0, 0.0]
+    rules = [FixedWeight(1.0), FixedWeight(0.0)]
+    assert tune_weight_rule(moments, outcomes, rules=rules, item_weights=[9.0, 1.0]) == rules[0]
+    assert tune_weight_rule(moments, outcomes, rules=rules, item_weights=[1.0, 9.0]) == rules[1]
+    # One rule alone is the best of them, and one that never shrinks by spread is a rule.
+    assert tune_weight_rule(moments, outcomes, rules=[SpreadWeight(0.5, 0.0)]) == SpreadWeight(0.5, 0.0)
+
+
 def test_impossible_rules_and_too_few_items_are_refused() -> None:
     moments, outcomes = noisy(2, seed=9)
     with pytest.raises(ValueError, match="weight"):

@@ -15,10 +15,11 @@ import pytest
 from bot.cli.main import main
 from bot.core.beliefs import Step, StepAction
 from bot.core.errors import StoreError
+from bot.core.ids import sha256_hex
 from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
 from bot.store.backups import create_backup
 from bot.store.database import open_reader_with
-from bot.store.evidence import evidence_path
+from bot.store.evidence import EVIDENCE_TABLES, evidence_path
 from bot.store.evidence_checks import check_evidence, find_damaged_bundles
 from bot.store.evidence_copies import (
     archive_evidence,
@@ -148,6 +149,82 @@ async def test_the_copy_gets_what_is_new_and_makes_up_for_lost_evidence(
         assert lost.evidence_removed_at == LATER
         assert (await recovered.forecasts.trace(running.id)).state == "abandoned"
     assert list(integrity_faults(ledger)) == []
+
+
+async def test_evidence_of_before_the_second_migration_reads_the_same_afterwards(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], tmp_path: Path
+) -> None:
+    packed = await _forecast(ledger_fixture, "rain", make_step)
+    await _pack(ledger_fixture)
+    alone = await _forecast(ledger_fixture, "hail", make_step)
+    await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
+    await ledger_fixture.resolve(ledger_fixture.question("hail"), 1.0)
+    documents, scopes = ledger_fixture.ledger.documents, [packed, alone]
+    copy_new_evidence(ledger_fixture.path, at=NOON)
+    read = {one: await ledger_fixture.ledger.recordings.read_trial(one, 1) for one in scopes}
+    before, archived = NOON + timedelta(days=1), tmp_path / "archive.sqlite"
+    assert await archive_evidence(documents.readers, ledger_fixture.path, archived, before=before, at=LATER) == 2
+    ledger = tmp_path / "older" / "ledger.sqlite"
+    _copy_with_evidence_copy(ledger_fixture.path, ledger)
+    for path in (evidence_path(ledger), archived, evidence_copy_path(ledger)):
+        _undo_second_migration(path)
+    async with open_ledger(ledger, now=LATER) as migrated:
+        documents = migrated.documents
+        assert {one: await migrated.recordings.read_trial(one, 1) for one in scopes} == read
+        assert await pack_finished_forecasts(documents.writer, documents.readers) == 1
+        assert copy_new_evidence(ledger, at=LATER) == 1
+        # Of the evidence alone: its copy can be made anew.
+        assert [path.name for path in evidence_copy_path(ledger).parent.glob("*before*")] == [
+            f"{evidence_path(ledger).stem}-{LATER:%Y%m%dT%H%M%SZ}-before-0002_bundle_indexes.db"
+        ]
+        assert {one: await migrated.recordings.read_trial(one, 1) for one in scopes} == read
+        await remove_evidence(documents.writer, documents.readers, scopes, at=LATER)
+        assert _rows(evidence_path(ledger), "select count(*) from bundle where scope <> ''") == [(0,)]
+        indexes = "select sql from sqlite_schema where tbl_name = 'bundle' and type = 'index' order by name"
+        assert _rows(evidence_path(ledger), indexes) == _rows(evidence_path(ledger_fixture.path), indexes)
+    assert put_back_evidence(ledger, archived) == 2
+    async with open_ledger(ledger, now=LATER) as restored:
+        assert {one: await restored.recordings.read_trial(one, 1) for one in scopes} == read
+    assert check_evidence(ledger).problems == ()
+
+
+def _copy_with_evidence_copy(ledger: Path, target: Path) -> None:
+    (target.parent / "backups").mkdir(mode=0o700, parents=True)
+    copy_databases(ledger, target)
+    shutil.copy(evidence_copy_path(ledger), evidence_copy_path(target))
+
+
+def _undo_second_migration(path: Path) -> None:
+    """Give the evidence the indexes of the first migration alone."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for index in ("bundle_by_scope", "bundle_alone"):
+            connection.execute(f"drop index {index}")
+            (first,) = (statement for statement in EVIDENCE_TABLES if f"index {index} on" in statement)
+            connection.execute(first)
+        for table in ("_sqlite_migrations", "_migration_checksum"):
+            assert connection.execute(f"delete from {table} where name like '0002%'").rowcount == 1  # noqa: S608
+
+
+async def test_a_document_changes_one_page_of_an_index_however_many_forecasts_run(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    evidence, documents = evidence_path(ledger_fixture.path), ledger_fixture.ledger.documents
+    names = [sha256_hex(str(number).encode()) for number in range(3000)]
+    with closing(sqlite3.connect(evidence)) as connection, connection:
+        connection.executemany(
+            "insert into bundle (scope, codec, packed) values (?, 'zlib', x'00')", [(name[:24],) for name in names]
+        )
+        connection.executemany(
+            "insert into evidence_document (digest, media_type, size, bundle, place) values (?, '', 0, ?, 0)",
+            [(name, number) for number, name in enumerate(names, start=1)],
+        )
+    ledger_fixture.rows("pragma evidence.wal_checkpoint(truncate)")
+    await asyncio.gather(*(documents.put(name.encode(), "text/plain", scope=name[24:48]) for name in names[:10]))
+    ((page_size,),) = ledger_fixture.rows("pragma evidence.page_size")
+    # See "WAL File Format" in https://sqlite.org/fileformat2.html: a header, then each page with a header of its own.
+    frames = (evidence.with_name(f"{evidence.name}-wal").stat().st_size - 32) / (24 + page_size)
+    # By digest a page each, two where it is full; of the bundles and their indexes the last pages.
+    assert frames < 30
 
 
 async def test_a_damaged_document_is_not_copied(ledger_fixture: LedgerFixture, make_step: Callable[..., Step]) -> None:
@@ -308,7 +385,10 @@ async def test_pages_of_removed_evidence_go_back_to_the_disk(
     before = evidence_path(ledger_fixture.path).stat().st_size
     job = EvidenceContext(path=ledger_fixture.path, ledger=ledger_fixture.ledger, clock=FakeClock(LATER))
     assert await remove_old_evidence(job, before=NOON + timedelta(days=1)) == 1
-    assert await return_free_pages(documents.writer) > 256
+    ((pages,),) = ledger_fixture.rows("pragma evidence.page_count")
+    returned = await return_free_pages(documents.writer)
+    assert returned > 256
+    assert ledger_fixture.rows("pragma evidence.page_count") == [(pages - returned,)]
     ledger_fixture.rows("pragma evidence.wal_checkpoint(truncate)")
     assert evidence_path(ledger_fixture.path).stat().st_size < before / 1.5
 

@@ -1,0 +1,229 @@
+"""Further rules of the referee, about what was sold, filed, withdrawn and paid: by the world, and by the documentation.
+
+Like ``referee`` they share no code with the engine. Sources: docs/settings.md (``stop_loss``, ``take_profit``,
+``min_trial_share``, ``withdraw_stale``, ``question_usd``), docs/going-live.md (approvals), docs/venues.md (sales, void
+questions), docs/facts/forecastbench.md#forecast-set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.full_system.account_values import PASS_S
+from tests.simulation.full_system.referee import CENT
+from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
+
+# A share of a fee that is rounded, on a tenth of a share; a fraction of a millionth of a unit of money.
+SHARE_SLACK, MILLIONTHS = 5e-4, 2
+# An account is read several times in a pass; a pass that saw a position shows it in so many readings at least.
+READINGS = 3
+# By so much more than its bound a position has lost or gained where a sale is certainly due.
+BEYOND = 0.02
+# A policy that tried to sell tries again ten minutes later, in the pass after that.
+TRIED_S = 3.0 * 3_600.0
+# Of the settings that nobody set.
+TRIAL_SHARE, STALE_AFTER_H, MIN_GAP_H, QUESTION_USD = 0.5, 72.0, 1.0, 5.0
+ROWS: Mapping[str, str] = {
+    "sales": """select i.id, i.mode, i.ref, i.order_body, i.predictions, total(f.shares) as shares,
+        total(f.cash) as cash from intent i join fill f on f.intent = i.id where i.venue = 'polymarket'
+        and i.order_body ->> 'side' = 'sell' and coalesce(i.order_body ->> 'closing', '') = '' group by i.id""",
+    "forecasts": "select id, ref, forecaster, cutoff from forecast where state = 'done'",
+    "spending": "select scope, ref, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by scope, ref",
+    "withdrawals": """select i.id, i.ref, i.planned_at, f.made_at from intent i join forecast f on f.id = i.forecast
+        where i.action = 'withdraw'""",
+    "filed": "select ref, predictions from intent where venue = 'forecastbench' and action = 'forecast'",
+    "traded": """select i.order_body ->> 'contract' as contract, i.ref, q.closes_at, i.planned_at,
+        i.order_body ->> 'side' as side, coalesce(i.order_body ->> 'closing', '') as closing
+        from intent i join question q on q.ref = i.ref where i.venue = 'polymarket' and i.order_body is not null""",
+}
+# What a contract brought in cash, what of that was a refund that is in force, and whether there is one.
+REFUNDED = """
+select p.contract, sum(p.amount) as cash, total(p.amount) filter (where m.kind = 'refund' and s.undone_at is null)
+  as refund, max(m.kind = 'refund' and s.undone_at is null) as is_void
+from posting p join movement m on m.id = p.movement left join settlement s on s.id = m.settlement
+where p.place = 'cash' and p.contract <> '' group by p.contract having is_void
+"""
+
+
+@dataclass(frozen=True)
+class EffectReferee(WorldFacts):
+    """Judges one simulation by these rules; ``ledger`` has ``ROWS``, and ``refunds`` of each paper book.
+
+    ``files`` are the forecast files that the venue received, by name.
+    """
+
+    files: Mapping[str, Any]
+
+    def violations(self) -> Iterator[str]:
+        """Say what must not have been."""
+        yield from self._sales()
+        yield from self._missed_exits()
+        yield from self._approved_writes()
+        yield from self._trials()
+        yield from self._question_bills()
+        yield from self._withdrawals()
+        yield from self._filed_rows()
+        yield from self._refunds()
+
+    def _setting(self, section: str, name: str, default: float) -> list[float]:
+        return [era["config"].get(section, {}).get(name, default) for era in self.facts["eras"]]
+
+    def _sales(self) -> Iterator[str]:
+        """What is sold for a belief brings, after fees, at least what it is worth by that belief."""
+        for row in self.ledger["sales"]:
+            order = json.loads(row["order_body"])
+            worth, brought = _worth(order, json.loads(row["predictions"])), row["cash"] / row["shares"]
+            if worth is not None and brought < worth - SHARE_SLACK:
+                what = f"sold {order['leg']} of {row['ref']} for {brought:.4f} a share after fees"
+                yield f"referee: {row['id']}, {row['mode']}, {what}, worth {worth:.4f} by its own forecast"
+
+    def _missed_exits(self) -> Iterator[str]:
+        """No pass buys while a position has lost, or gained, more than the share at which it is to be sold."""
+        for order in self.facts["orders"]:
+            table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
+            bounds = {name: table.get("trading", {}).get(name) for name in ("stop_loss", "take_profit")}
+            if (order["venue"], order["side"], table["mode"]) != ("polymarket", "buy", "live"):
+                continue
+            for position in self._held_in_pass(order) if any(bounds.values()) else ():
+                gain = position["shares"] * position["bid"] / position["paid"] - 1.0
+                is_due = _is_exit_due(gain, bounds) and not self._is_kept(position["contract"], order, table)
+                if is_due and position["contract"] != order["contract"]:
+                    what = f"{position['leg']} {position['contract']} has a gain of {gain:.3f} of its cost"
+                    yield f"referee: {self.describe(order)}, and {what}, to be sold at {bounds}"
+
+    def _held_in_pass(self, order: Fact) -> Iterator[Fact]:
+        """Yield what all readings of the pass of an order showed in the same way; nothing if an answer was broken."""
+        since = max(order["at_s"] - PASS_S, self.era_at(order["at_s"])["from_s"])
+        seen = [one for one in self.facts["accounts"] if one["venue"] == order["venue"]]
+        seen = [one for one in seen if since <= one["at_s"] < order["at_s"]]
+        if len(seen) < READINGS or len({one["faults"] for one in seen}) > 1:
+            return
+        for position in seen[-1]["positions"]:
+            is_open = position.get("pays") is None and position.get("has_book") and position["paid"] > CENT
+            if is_open and position["bid"] and all(position in one["positions"] for one in seen):
+                yield position
+
+    def _is_kept(self, contract: str, order: Fact, table: Fact) -> bool:
+        """Say whether a position may stay: closing soon, locked, of somebody else, or tried to sell of late."""
+        rows = [row for row in self.ledger["traded"] if row["contract"] == contract]
+        if not any(row["side"] == "buy" for row in rows):
+            return True
+        ref, closes = rows[0]["ref"], rows[0]["closes_at"]
+        margin = timedelta(seconds=table.get("close_margin_s", 60.0)) + CLOCK_SET
+        tried = [datetime.fromisoformat(row["planned_at"]) for row in rows if row["closing"] or row["side"] == "sell"]
+        return (
+            (closes is not None and datetime.fromisoformat(closes) <= order["clock"] + margin)
+            or any(str(act.get("ref")) == ref for act in self.facts["acts"] if act["kind"] == "lock")
+            or any(abs((at - order["clock"]).total_seconds()) < TRIED_S for at in tried)
+        )
+
+    def _approved_writes(self) -> Iterator[str]:
+        """In mode approve each request to buy has an answer of its own, also where an earlier one did not arrive."""
+        bought = Counter[tuple[str, str]]()
+        for write in self.facts["writes"]:
+            table = self.venue_table(self.era_at(write["at_s"])["config"], write["venue"])
+            if table["mode"] == "approve" and (contract := self._bought_contract(write)):
+                bought[write["venue"], contract] += 1
+        answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
+        granted = Counter(act["shown"].get("order", "").rpartition(" ")[2] for act in answers)
+        for (venue, contract), count in bought.items():
+            if count > granted[contract]:
+                yield f"referee: {venue} got {count} requests to buy {contract}, and {granted[contract]} were approved"
+
+    def _bought_contract(self, write: Fact) -> str | None:
+        body = write["body"]
+        if write["path"] == "/v0/bet":
+            return f"{body['contractId']}/{body['answerId']}" if body.get("answerId") else str(body["contractId"])
+        if write["path"] != "/order" or body.get("order", {}).get("side") != "BUY":
+            return None
+        token = str(body["order"]["tokenId"])
+        return next((name for (name, _), seen in self.facts["books"].items() if seen[0]["token"] == token), None)
+
+    def _trials(self) -> Iterator[str]:
+        """No forecast is made where fewer of its trials came to an answer than are set."""
+        runs: dict[tuple[str, str], dict[int, dict[int, bool]]] = defaultdict(lambda: defaultdict(dict))
+        for call in self.facts["calls"]:
+            runs[call["question"], call["cutoff"]][call["forecaster"]][call["trial"]] = call["slips"]
+        for row in self.ledger["forecasts"]:
+            share = min(self._setting("limits", "min_trial_share", TRIAL_SHARE))
+            for era in self.facts["eras"]:
+                own = era["config"].get("forecasters", {}).get(row["forecaster"], {}).get("min_trial_share")
+                share = min(share, own) if own is not None else share
+            cutoff = datetime.fromisoformat(row["cutoff"]).isoformat()
+            counts = [(len(one), sum(one.values())) for one in runs.get((row["ref"], cutoff), {}).values()]
+            # Which of two forecasters made the same start is not known here.
+            if counts and all(count - slips < max(1.0, share * count) for count, slips in counts):
+                what = f"{[slips for _, slips in counts]} of {[count for count, _ in counts]} trials without an answer"
+                yield f"referee: {row['id']} of {row['ref']} was made with {what}, {share:g} of them must count"
+
+    def _question_bills(self) -> Iterator[str]:
+        """One forecast of one question costs no more than its budget, in all lives that worked on it."""
+        budgets = [era["config"].get("llm", {}).get("budget", {}) for era in self.facts["eras"]]
+        most = max((budget.get("question_usd", QUESTION_USD) for budget in budgets), default=QUESTION_USD)
+        for row in self.ledger["spending"]:
+            if row["usd"] > most + 1e-6:
+                yield f"referee: the forecast {row['scope']} of {row['ref']} costs {row['usd']:.4f}, {most:g} may be"
+
+    def _withdrawals(self) -> Iterator[str]:
+        """A stale forecast is withdrawn once there was the time to renew it."""
+        stale, gap = (
+            min(self._setting("policy", name, default))
+            for name, default in (("stale_after_h", STALE_AFTER_H), ("min_gap_h", MIN_GAP_H))
+        )
+        for row in self.ledger["withdrawals"]:
+            made, planned = datetime.fromisoformat(row["made_at"]), datetime.fromisoformat(row["planned_at"])
+            is_moved = self.is_clock_set(made) or self.is_clock_set(planned)
+            if planned - made < timedelta(hours=stale + gap) and not is_moved:
+                what = (
+                    f"the forecast of {row['ref']} of {made}, which was to be renewed for {gap:g} h after {stale:g} h"
+                )
+                yield f"referee: {row['id']} withdraws at {planned} {what}"
+
+    def _filed_rows(self) -> Iterator[str]:
+        """Each row of a forecast file is the probability that was meant for that question and date."""
+        meant: dict[tuple[str, str], set[float]] = defaultdict(set)
+        for row in self.ledger["filed"]:
+            for target, prediction in json.loads(row["predictions"]).items():
+                meant[row["ref"], target].add(prediction.get("probability"))
+        for name, file in self.files.items():
+            for line in file["forecasts"]:
+                ref = f"forecastbench:{name[:10]}/{line['source']}/{line['id']}"
+                dates = (
+                    [line["resolution_date"]] if line["resolution_date"] else [key[1] for key in meant if key[0] == ref]
+                )
+                if not any(line["forecast"] in meant[ref, date] for date in dates):
+                    what = f"{line['forecast']} for {line['resolution_date'] or 'its end'}"
+                    yield f"referee: {name} has {what} of {ref}, and that was not forecast"
+
+    def _refunds(self) -> Iterator[str]:
+        """A void question gives back what was put in and not taken out before, on paper too."""
+        for row in self.ledger["refunds"]:
+            is_wrong = abs(row["cash"]) > MILLIONTHS if row["cash"] <= row["refund"] else row["refund"] > MILLIONTHS
+            if is_wrong:
+                what = f"{row['refund'] / 1e6:.4f} were given back, which leaves {row['cash'] / 1e6:.4f}"
+                yield f"referee: of {row['contract']}, a void one, {what}"
+
+
+def read_forecast_files(folder: Path) -> dict[str, Any]:
+    """Return the files of a bucket by name."""
+    return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.json"))}
+
+
+def _is_exit_due(gain: float, bounds: Mapping[str, float | None]) -> bool:
+    loss, profit = bounds["stop_loss"], bounds["take_profit"]
+    return bool((loss and gain < -loss - BEYOND) or (profit and gain > profit + BEYOND))
+
+
+def _worth(order: Fact, predictions: Fact) -> float | None:
+    """Return what a share of an order pays by a forecast, None where the forecast does not say."""
+    if len(predictions) != 1:
+        return None
+    [prediction] = predictions.values()
+    yes = prediction.get("probability", prediction.get("probabilities", {}).get(order.get("option", "")))
+    return None if yes is None else float(yes if order["leg"] == "yes" else 1.0 - yes)

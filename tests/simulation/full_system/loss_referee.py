@@ -1,0 +1,101 @@
+"""The part of the referee that knows losses: what is bought after one, and which stops it must and must not cause.
+
+By docs/settings.md ("caps") and docs/going-live.md ("Stops"): loss limits count without deposits; money that comes
+while no position and no order changes is taken out, and so is taking it out again; other money that leaves is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from tests.simulation.full_system.account_values import least_loss, list_transfers, most_lost, moved_amounts
+from tests.simulation.full_system.referee_facts import Fact, WorldFacts
+
+CENT = 0.005
+# What was permitted when it was sent may be under way so long.
+UNDER_WAY_S = 120.0
+# What an account has lost may be noticed with one of so many requests for it, and once a venue has lost too much by all
+# of them for so long, it has stopped.
+LATE_READS, NOTICED_S = 40, 4.5 * 3_600.0
+
+
+class LossReferee(WorldFacts):
+    """Judges losses of real accounts."""
+
+    def violations(self) -> Iterator[str]:
+        """Say what was bought or stopped, and should not have been, and what was not stopped."""
+        for venue in sorted({order["venue"] for order in self.facts["orders"]}):
+            orders = [order for order in self.facts["orders"] if order["venue"] == venue]
+            yield from self._losses(venue, orders)
+            yield from self._missing_halt(venue, orders)
+        yield from self._unfounded_halts()
+
+    def _losses(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
+        """Nothing is bought after a loss beyond its limit, until a person resumes."""
+        seen = [one for one in self.facts["accounts"] if one["venue"] == venue]
+        readings = [
+            (one, *self.value_range(one), moved) for one, moved in zip(seen, moved_amounts(seen, orders), strict=True)
+        ]
+        for order in orders:
+            caps = self.venue_table(self.era_at(order["at_s"])["config"], venue).get("caps", {})
+            if not {"daily_loss", "drawdown"} & caps.keys():
+                continue
+            resumed = [act["at_s"] for act in self.acts_at(venue, "resume") if act["at_s"] <= order["at_s"]]
+            since = max(resumed, default=0.0)
+            past = [one for one in readings if since <= one[0]["at_s"] < order["at_s"] - UNDER_WAY_S]
+            # By the worst value of then and the best one of now, in each of the last three readings.
+            days = [one for one in past if f"{one[0]['clock']:%Y-%m-%d}" == f"{order['clock']:%Y-%m-%d}"]
+            for name, began in (("daily_loss", days[:1]), ("drawdown", past)):
+                lost = [max((least_loss(was, now) for was in began), default=0.0) for now in past[-3:]]
+                if name in caps and len(past) >= 3 and began and min(lost) > caps[name] + 1.0:
+                    yield f"referee: {self.describe(order)}, and {min(lost):.2f} were lost, {name} is {caps[name]:g}"
+
+    def _missing_halt(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
+        """A venue that lost more than its limit since its best reading, by all readings of some hours, has stopped."""
+        seen = [one for one in self.facts["accounts"] if one["venue"] == venue]
+        resumes = [act["at_s"] for act in self.acts_at(venue, "resume")]
+        best, began, since_s = -float("inf"), None, 0.0
+        for now, moved in zip(seen, moved_amounts(seen, orders), strict=True):
+            at_s, era = now["at_s"], self.era_at(now["at_s"])
+            low, high = (value - moved for value in self.value_range(now))
+            if (resumed_s := max([one for one in resumes if one <= at_s], default=0.0)) > since_s:
+                best, began, since_s = low, None, resumed_s
+            table, best = self.venue_table(era["config"], venue), max(best, low)
+            limit = table.get("caps", {}).get("drawdown") if table["mode"] != "paper" else None
+            if limit is None or best - high <= limit + 1.0 or self.is_clock_set(now["clock"]):
+                began = None
+            elif began is None or began < era["from_s"]:
+                began = at_s
+            elif at_s - began > NOTICED_S and not self._is_halted(venue, now["clock"]):
+                lost = f"{best - high:.2f} by {now['clock']:%m-%d %H:%M}"
+                yield f"referee: {venue} lost {lost}, and has not stopped although drawdown is {limit:g}"
+                return
+
+    def _is_halted(self, venue: str, at: datetime) -> bool:
+        """Say whether a venue had stopped itself by then, and nobody had resumed it."""
+        return any(
+            row["venue"] == venue
+            and datetime.fromisoformat(row["at"]) <= at
+            and (row["resumed_at"] is None or datetime.fromisoformat(row["resumed_at"]) >= at)
+            for row in self.ledger["halts"]
+        )
+
+    def _unfounded_halts(self) -> Iterator[str]:
+        """No venue stops for a loss that its account cannot have had: since its best reading, or since midnight."""
+        for halt in self.ledger["halts"]:
+            at, venue = datetime.fromisoformat(halt["at"]), halt["venue"]
+            seen = [one for one in self.facts["accounts"] if one["venue"] == venue and one["clock"] <= at]
+            if "caps.d" not in halt["why"] or not seen or self.is_clock_set(at):
+                continue
+            if self.venue_table(self.era_at(seen[-1]["at_s"])["config"], venue)["mode"] == "paper":
+                continue
+            unread = {one["market"] for one in self.facts.get("unread", ()) if one["venue"] == venue}
+            values, first = [self.value_range(one, unread) for one in seen], 0
+            if "caps.daily_loss" in halt["why"]:
+                days = [f"{one['clock']:%Y-%m-%d}" for one in seen]
+                first = max(0, days.index(f"{at:%Y-%m-%d}") - 1) if f"{at:%Y-%m-%d}" in days else len(seen) - 1
+            orders = [order for order in self.facts["orders"] if order["venue"] == venue]
+            lost = most_lost(values, [*list_transfers(seen, orders)], first, LATE_READS)
+            if lost < float(halt["why"].rpartition(" = ")[2]) - CENT:
+                yield f"referee: {venue} stopped at {halt['at']}: {halt['why']}, and {lost:.2f} can have been lost"

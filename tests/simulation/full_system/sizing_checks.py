@@ -1,0 +1,255 @@
+"""What orders were worth, and how large they may have been, recomputed from the documentation's formulas.
+
+By docs/settings.md ("trading", "bankroll") and docs/venues.md ("Orders"): belief, shrinkage to the market, edge after
+fees, share of the Kelly stake, cash that nothing else may take, and sales by policy. Nothing of the engine is used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bot.store.serialization import format_timestamp, parse_timestamp
+from tests.ledger_checks import Row, read_rows
+
+Tables = Mapping[str, Any]
+Seen = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+# A pass that begins with a reading of an account may take so long, and a plan is sent or made again within two minutes.
+PASS, PLANNED = timedelta(seconds=900), timedelta(seconds=300)
+ONE_MOMENT, LONGEST_MOVE = timedelta(seconds=2), timedelta(hours=1)
+# A limit is in whole steps of a price, and a belief is stored with rounding.
+PRICE_SLACK = 1e-6
+# Beliefs are this far from 0 and 1 at least, and what is derived from two of them has this error.
+LEAST_BELIEF, ODDS_SLACK = 0.001, 0.02
+# The share of the full Kelly stake where nobody set it; rounding to cents, and the least that a venue takes, add this.
+KELLY, STAKE_SLACK = 0.25, 0.02
+# The largest share of the account in one question where nobody set it, and the least gain of a share.
+PER_QUESTION, EDGE = 0.05, 0.03
+# What is bought costs less than twice the price that counts for what is held.
+LEAST_MARK = 0.5
+# A limit is the last price that is paid, or up to one step above it.
+STEP = 0.01
+# A mark is the price without fees, and may be some minutes older than the plan.
+SALE_SLACK = 0.15
+_ORDERS = """
+select i.id, i.seq, i.venue, i.account, i.mode, i.mode = 'paper' as paper, i.ref, i.planned_at, i.cost, i.state,
+  i.order_body, i.predictions
+from intent i where i.action = 'order' order by i.seq
+"""
+_POLICY_SALES = """
+select id, ref, venue, account, mode = 'paper' as paper, seq, order_body from intent
+where json_extract(order_body, '$.closing') like 'stop-loss%'
+  or json_extract(order_body, '$.closing') like 'take-profit%'
+"""
+_FILLS_BEFORE = """
+select f.shares, f.cash from fill f join intent i on i.id = f.intent
+where i.seq < :seq and i.account = :account and (i.mode = 'paper') = :paper
+  and json_extract(i.order_body, '$.contract') = :contract and json_extract(i.order_body, '$.leg') = :leg
+order by f.at, i.seq, f.reference
+"""
+_HELD = """
+select json_extract(i.order_body, '$.contract') as contract, json_extract(i.order_body, '$.leg') as leg,
+  total(case when f.cash <= 0 then f.shares else -f.shares end) as shares
+from fill f join intent i on i.id = f.intent
+where i.ref = :ref and i.account = :account and (i.mode = 'paper') = :paper and f.at <= :planned_at and i.seq < :seq
+group by contract, leg
+"""
+_OPEN_BEFORE = """
+select count(*) as count from intent i where i.ref = :ref and i.account = :account and i.id <> :id and i.seq < :seq
+  and (i.mode = 'paper') = :paper and i.action = 'order' and i.state not in ('refused', 'superseded')
+  and not exists (select 1 from fill f where f.intent = i.id and f.at <= :planned_at)
+"""
+# A reading holds until it is another one.
+_READINGS = """
+select at, cash, equity from account_reading
+where venue = :venue and account = :account and paper = :paper and at <= :planned_at and max(at, until) >= :since
+"""
+# What was sent before the pass began, and was in the air while it planned.
+_IN_THE_AIR = """
+select total(i.cost) as cost from intent i
+where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper and i.id <> :id and exists (
+  select 1 from attempt a where a.intent = i.id and a.started_at < :since
+    and (a.settled_at is null or a.settled_at > :soon) and a.state <> 'in doubt')
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingChecks:
+    """Judges the orders of one ledger; ``configs`` are the tables of the configuration, from the first to the last.
+
+    ``books`` are the prices that the doubles showed, by contract, and leg or "pool". ``clock_moves`` are the times to
+    which people set the clock.
+    """
+
+    ledger: Path
+    configs: Sequence[Tables]
+    books: Seen
+    clock_moves: Sequence[datetime] = ()
+
+    def violations(self) -> Iterator[str]:
+        """Say which order is not what its forecast, its prices and its account permit."""
+        for row in read_rows(self.ledger, _ORDERS):
+            order = json.loads(row["order_body"])
+            worth = _worth(order, json.loads(row["predictions"]))
+            if worth is not None and not order.get("closing"):
+                yield from self._prices(row, order, worth)
+                yield from self._edges(row, order, worth)
+            planned = parse_timestamp(row["planned_at"])
+            if order["side"] == "buy" and not self._has_clock_moved(planned):
+                yield from self._stakes(row, order, worth)
+        yield from self._policy_sales()
+
+    def _settings(self, venue: str, table: str, name: str, default: float) -> list[float]:
+        """Return the values that a setting of a venue had."""
+        return [config["venues"][venue].get(table, {}).get(name, default) for config in self.configs]
+
+    # Beliefs and prices
+
+    def _prices(self, row: Row, order: Tables, worth: float) -> Iterator[str]:
+        """No order is for a worse price than its shares are worth by the forecast that it was made for.
+
+        Nor does it promise more than that.
+        """
+        buys = order["side"] == "buy"
+        beyond = order["limit"] - worth if buys else worth - order["limit"]
+        gain = worth - order["expected"] if buys else order["expected"] - worth
+        if order["edge"] > gain + PRICE_SLACK:
+            yield f"orders: {row['id']} promises {order['edge']:.4f} a share, {gain:.4f} by its own forecast"
+        if beyond > PRICE_SLACK:
+            what = f"{order['side']} {order['leg']} at {order['limit']:.4f}"
+            yield f"orders: {row['id']} would {what}, worth {worth:.4f} by its own forecast"
+
+    def _edges(self, row: Row, order: Tables, worth: float) -> Iterator[str]:
+        """The edge is what a share is worth less its price and fee, after the belief was moved to the market as set."""
+        fee = order.get("fees", 0.0) / order["shares"]
+        sign = 1.0 if order["side"] == "buy" else -1.0
+        implied = order["expected"] + sign * (order["edge"] + fee)
+        shares = self._settings(row["venue"], "trading", "shrink", 0.0)
+        if not any(shares):
+            if abs(implied - _bounded(worth)) > PRICE_SLACK:
+                what = f"counts a share as worth {implied:.6f}"
+                yield f"orders: {row['id']} on {row['ref']} {what}, its forecast says {worth:.6f}"
+            return
+        near = self._market_prices(row, order)
+        wanted = [
+            (1.0 - share) * _log_odds(worth) + share * _log_odds(price)
+            for share in shares
+            for price in (near if share else [0.5])
+        ]
+        if near and min(abs(_log_odds(implied) - one) for one in wanted) > ODDS_SLACK:
+            what = f"counts a share as worth {implied:.4f}: {worth:.4f} moved to {near[-1]:.4f} by {shares}"
+            yield f"orders: {row['id']} on {row['ref']} {what}"
+
+    def _market_prices(self, row: Row, order: Tables) -> list[float]:
+        """Return the prices of the leg that the double showed while an order was planned."""
+        planned = parse_timestamp(row["planned_at"])
+        for leg in ("pool", "yes"):
+            seen = self.books.get((order["contract"], leg), ())
+            near = [one for one in seen if planned - PLANNED <= one["clock"] <= planned + ONE_MOMENT]
+            yes = [price for one in near if (price := _price_of_yes(one)) is not None]
+            if yes:
+                return [price if order["leg"] == "yes" else 1.0 - price for price in yes]
+        return []
+
+    # Stakes
+
+    def _stakes(self, row: Row, order: Tables, worth: float | None) -> Iterator[str]:
+        """A purchase is within the Kelly share of the cash that is free, that cash, and the share of the account."""
+        planned = parse_timestamp(row["planned_at"])
+        since = {"since": format_timestamp(planned - PASS), "soon": format_timestamp(planned + ONE_MOMENT)}
+        values = {**row, **since}
+        readings = read_rows(self.ledger, _READINGS, values)
+        if not readings:
+            return
+        [air] = read_rows(self.ledger, _IN_THE_AIR, values)
+        cash = max(0.0, max(one["cash"] for one in readings) - air["cost"])
+        what = f"{row['id']} of {row['planned_at']}"
+        if row["cost"] > cash + STAKE_SLACK:
+            yield f"orders: {what} costs {row['cost']:.2f}, {cash:.2f} are free and {air['cost']:.2f} under way"
+        share = max(self._settings(row["venue"], "bankroll", "per_question", PER_QUESTION))
+        equity = max(one["equity"] for one in readings)
+        if share < 1.0 and row["cost"] > share * equity + STAKE_SLACK and row["state"] != "superseded":
+            yield f"orders: {what} costs {row['cost']:.2f} on {row['ref']}, {share:g} of {equity:.2f} may be"
+        most = None if worth is None else self._kelly_stake(row, order, cash)
+        price = _unit_cost(order)
+        if most is not None and (stake := order["shares"] * price) > most + STAKE_SLACK:
+            on = f"{stake:.2f} on {row['ref']} at {price:.4f}"
+            yield f"orders: {what} stakes {on}: {most:.2f} of {cash:.2f} at most by its share"
+
+    def _kelly_stake(self, row: Row, order: Tables, cash: float) -> float | None:
+        """Return the most that the share of the Kelly stake is, with what is held of the same side.
+
+        A stake s at c a share, the last of them at m, of a bankroll b, with h shares held and probability p, is right
+        where p (1 - m) / (b + h - s + s / c) = (1 - p) m / (b - s); the bankroll is the share of the cash less the rest
+        of what is held. None where anything else is held.
+        """
+        held = {(one["contract"], one["leg"]): one["shares"] for one in read_rows(self.ledger, _HELD, row)}
+        own = held.pop((order["contract"], order["leg"]), 0.0)
+        [others] = read_rows(self.ledger, _OPEN_BEFORE, row)
+        if any(abs(shares) > 1e-6 for shares in held.values()) or others["count"] or own < 0.0:
+            return None
+        if own > 1e-6 and order.get("option"):
+            return None
+        price, share = _unit_cost(order), max(self._settings(row["venue"], "trading", "kelly", KELLY))
+        fee = order.get("fees", 0.0) / order["shares"]
+        worth, last = order["expected"] + order["edge"] + fee, max(order["limit"] - STEP + fee, price)
+        bankroll = share * cash - (1.0 - share) * own * LEAST_MARK * price
+        # The last share that is bought still adds growth: its chance is worth what it takes, at the wealth of each end.
+        chance, risk = worth * (1.0 - last), (1.0 - worth) * last
+        stake = (bankroll * (chance - risk) - own * risk) / (chance - risk + risk / price)
+        return float(max(0.0, stake))
+
+    def _policy_sales(self) -> Iterator[str]:
+        """What is sold by policy loses, or gains, the share of its cost that is set, at the price of the plan."""
+        for row in read_rows(self.ledger, _POLICY_SALES):
+            order, shares, paid = json.loads(row["order_body"]), 0.0, 0.0
+            for fill in read_rows(self.ledger, _FILLS_BEFORE, {**row, **order}):
+                part = fill["shares"] / shares if fill["cash"] > 0 and shares else 0.0
+                shares += fill["shares"] if fill["cash"] <= 0 else -fill["shares"]
+                paid -= fill["cash"] if fill["cash"] <= 0 else min(part, 1.0) * paid
+            if shares <= 0 or paid <= 0:
+                continue
+            gain, name = order["expected"] * shares / paid - 1.0, order["closing"].partition(":")[0].replace("-", "_")
+            shares_set = self._settings(row["venue"], "trading", name, 0.0)
+            is_loss = name == "stop_loss"
+            if gain > -min(shares_set) + SALE_SLACK if is_loss else gain < min(shares_set) - SALE_SLACK:
+                yield f"orders: {row['id']} sells {row['ref']} by {name} {shares_set}, and gains {gain:.3f} of its cost"
+
+    def _has_clock_moved(self, at: datetime) -> bool:
+        """Say whether somebody set the clock near a moment, by that clock."""
+        return any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves)
+
+
+def _unit_cost(order: Tables) -> float:
+    """Return what a share costs on average, its fee included."""
+    return float(order["shares"] * order["expected"] + order.get("fees", 0.0)) / float(order["shares"])
+
+
+def _price_of_yes(seen: Tables) -> float | None:
+    if "prob" in seen:
+        return float(seen["prob"])
+    return None if seen["bid"] is None or seen["ask"] is None else float(seen["bid"] + seen["ask"]) / 2.0
+
+
+def _bounded(belief: float) -> float:
+    return min(max(belief, LEAST_BELIEF), 1.0 - LEAST_BELIEF)
+
+
+def _log_odds(belief: float) -> float:
+    return math.log(_bounded(belief) / (1.0 - _bounded(belief)))
+
+
+def _worth(order: Mapping[str, Any], predictions: Mapping[str, Any]) -> float | None:
+    """Return what a share of an order pays by a forecast, None where the forecast does not say."""
+    if len(predictions) != 1:
+        return None
+    [prediction] = predictions.values()
+    yes = prediction.get("probability")
+    if yes is None:
+        yes = prediction.get("probabilities", {}).get(order.get("option", ""))
+    return None if yes is None else float(yes if order["leg"] == "yes" else 1.0 - yes)

@@ -1,0 +1,107 @@
+"""The further rules of the referee, on facts written by hand: each accepts what may be and names what may not."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.simulation.full_system.effect_rules import ROWS, EffectReferee
+
+Fact = dict[str, Any]
+NOON, NOON_S, SHIP, ROW = datetime(2026, 3, 1, 12, tzinfo=UTC), 43_200.0, "0x01", "0x02"
+REF, BENCH = f"polymarket:{SHIP}", "forecastbench:2026-03-01/fred/dgs10"
+
+
+def moment(after_s: float = 0.0) -> Fact:
+    return {"at_s": NOON_S + after_s, "clock": NOON + timedelta(seconds=after_s)}
+
+
+def judge(
+    rows: Fact | None = None,
+    *,
+    files: Fact | None = None,
+    venue: Fact | None = None,
+    config: Fact | None = None,
+    **facts: Any,
+) -> list[str]:
+    """Return what is said of a world in which nothing happened but this."""
+    tables = {"venues": {"polymarket": {"mode": "live", **(venue or {})}}, **(config or {})}
+    world: Fact = {"eras": [{"from_s": 0.0, **moment(-NOON_S), "config": tables}]}
+    world |= {name: [] for name in ("acts", "writes", "orders", "accounts", "calls")} | {"books": {}}
+    ledger: Fact = {**dict.fromkeys([*ROWS, "refunds"], ()), **(rows or {})}
+    return [*EffectReferee({**world, **facts}, ledger, files or {}).violations()]
+
+
+@pytest.mark.parametrize(("cash", "wrong"), [(4.1, 0), (3.9, 1)])
+def test_what_is_sold_brings_its_worth_after_fees(cash: float, wrong: int) -> None:
+    row = {"id": "i", "mode": "live", "ref": REF, "shares": 10.0, "cash": cash}
+    row |= {"order_body": json.dumps({"leg": "no"}), "predictions": json.dumps({"": {"probability": 0.6}})}
+    assert len(judge({"sales": [row]})) == wrong
+
+
+def readings(bid: float) -> list[Fact]:
+    position = {"contract": SHIP, "leg": "no", "shares": 10.0, "bid": bid, "has_book": True, "pays": None, "paid": 5.0}
+    return [{**moment(-s), "venue": "polymarket", "faults": 0, "positions": [position]} for s in (60, 50, 40)]
+
+
+@pytest.mark.parametrize(("bid", "tried", "wrong"), [(0.3, 0, 1), (0.3, 1, 0), (0.4, 0, 0), (0.6, 0, 0)])
+def test_nothing_is_bought_while_a_position_is_to_be_sold(bid: float, tried: int, wrong: int) -> None:
+    order = {**moment(), "venue": "polymarket", "side": "buy", "leg": "yes", "contract": ROW}
+    row = {"contract": SHIP, "ref": REF, "side": "buy", "closing": ""}
+    row |= {"closes_at": (NOON + timedelta(days=2)).isoformat(), "planned_at": (NOON - timedelta(days=1)).isoformat()}
+    sale = {**row, "side": "sell", "closing": "stop-loss: it lost", "planned_at": NOON.isoformat()}
+    rows = {"traded": [row, *([sale] if tried else [])]}
+    found = judge(rows, venue={"trading": {"stop_loss": 0.3}}, orders=[order], accounts=readings(bid))
+    assert len(found) == wrong
+
+
+@pytest.mark.parametrize(("requests", "wrong"), [(1, 0), (2, 1)])
+def test_each_request_to_buy_has_an_approval_of_its_own(requests: int, wrong: int) -> None:
+    body = {"order": {"side": "BUY", "tokenId": "7"}}
+    write = {**moment(), "venue": "polymarket", "kind": "write", "path": "/order", "body": body}
+    answer = {**moment(-9), "kind": "answer", "approved": True, "shown": {"order": f"buy no {SHIP}"}}
+    books = {(SHIP, "no"): [{"token": "7"}]}
+    found = judge(venue={"mode": "approve"}, writes=[write] * requests, acts=[answer], books=books)
+    assert len(found) == wrong
+
+
+@pytest.mark.parametrize(("slips", "wrong"), [(1, 0), (2, 0), (3, 1), (4, 1)])
+def test_a_forecast_has_enough_trials(slips: int, wrong: int) -> None:
+    call = {"question": REF, "cutoff": NOON.isoformat(), "forecaster": 1}
+    calls = [{**call, "trial": number, "slips": number <= slips} for number in (1, 2, 3, 4)]
+    row = {"id": "f", "ref": REF, "forecaster": "drifter", "cutoff": "2026-03-01T12:00:00Z"}
+    assert len(judge({"forecasts": [row]}, calls=calls)) == wrong
+
+
+@pytest.mark.parametrize(("usd", "wrong"), [(0.1, 0), (0.11, 1)])
+def test_a_forecast_stays_within_its_budget(usd: float, wrong: int) -> None:
+    config = {"llm": {"budget": {"question_usd": 0.1}}}
+    assert len(judge({"spending": [{"scope": "f", "ref": REF, "usd": usd}]}, config=config)) == wrong
+
+
+@pytest.mark.parametrize(("hours", "wrong"), [(73.5, 0), (72.5, 1)])
+def test_a_stale_forecast_has_time_to_be_renewed(hours: float, wrong: int) -> None:
+    row = {"id": "w", "ref": REF, "made_at": NOON.isoformat()}
+    row["planned_at"] = (NOON + timedelta(hours=hours)).isoformat()
+    assert len(judge({"withdrawals": [row]})) == wrong
+
+
+@pytest.mark.parametrize(("late", "wrong"), [(0.6, 0), (0.4, 1)])
+def test_each_date_of_a_file_has_its_own_answer(late: float, wrong: int) -> None:
+    meant = {"2026-03-08": {"probability": 0.4}, "2026-04-01": {"probability": 0.6}}
+    lines = [
+        {"id": "dgs10", "source": "fred", "resolution_date": date, "forecast": forecast}
+        for date, forecast in (("2026-03-08", 0.4), ("2026-04-01", late))
+    ]
+    rows = {"filed": [{"ref": BENCH, "predictions": json.dumps(meant)}]}
+    assert len(judge(rows, files={"2026-03-01.us.1.json": {"forecasts": lines}})) == wrong
+
+
+@pytest.mark.parametrize(
+    ("cash", "refund", "wrong"),
+    # All is given back; what was taken out before is kept; too much, too little, and a gift on top of a gain.
+    [(0, 5e6, 0), (2e6, 0, 0), (1e6, 6e6, 1), (-1e6, 4e6, 1), (3e6, 1e6, 1)],
+)
+def test_a_void_question_gives_back_what_was_put_in(cash: float, refund: float, wrong: int) -> None:
+    assert len(judge({"refunds": [{"contract": SHIP, "cash": cash, "refund": refund}]})) == wrong

@@ -1,0 +1,129 @@
+"""What orders on paper had to bring, judged on ledgers that are written by hand."""
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation.full_system.paper_checks import PaperChecks
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+# The columns that the checks read, of the tables that they read.
+TABLES = """
+create table intent (id, seq, venue, mode, ref, action, state, order_body);
+create table attempt (intent, started_at, detail);
+create table fill (intent, at, shares, price, cash);
+create table account_reading (id, venue, paper, at, until, cash, reserved);
+"""
+BOOK = ("lamp", "yes")
+
+
+def at(seconds: float) -> str:
+    return (NOON + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def order(number: int, after_s: float, *, leg: str = "yes", shares: float = 10.0, price: float = 0.4) -> list[Any]:
+    """Return the rows of a purchase that was sent at noon and filled so much later; fewer than 0 shares are sold."""
+    side = "buy" if shares > 0 else "sell"
+    body = {"contract": "lamp", "leg": leg, "side": side, "limit": 0.42 if side == "buy" else 0.38}
+    row = {"id": f"i{number}", "seq": number, "venue": "polymarket", "mode": "paper", "ref": "polymarket:lamp"}
+    row["action"] = "order"
+    fill = {"intent": f"i{number}", "at": at(after_s), "shares": abs(shares), "price": price, "cash": -shares * price}
+    return [
+        ("intent", {**row, "state": "acked", "order_body": json.dumps(body)}),
+        ("attempt", {"intent": f"i{number}", "started_at": at(0.0)}),
+        ("fill", fill),
+    ]
+
+
+def judge(folder: Path, *rows: Any, books: Any = None, endings: Any = None) -> list[str]:
+    """Return what is wrong with a ledger of these rows, by a table each."""
+    ledger = folder / "ledger.sqlite"
+    with closing(sqlite3.connect(ledger)) as database:
+        database.executescript(TABLES)
+        for table, row in rows:
+            names = ", ".join(row)
+            database.execute(f"insert into {table} ({names}) values ({', '.join('?' * len(row))})", [*row.values()])  # noqa: S608
+        database.commit()
+    config = {"venues": {"polymarket": {"paper": {"delay_s": 5.0, "cash": 100.0}}}}
+    return [*PaperChecks(ledger=ledger, configs=[config], books=books or {}, endings=endings or {}).violations()]
+
+
+def shown(after_s: float, bid: float, ask: float) -> dict[str, Any]:
+    return {"clock": NOON + timedelta(seconds=after_s), "bid": bid, "ask": ask}
+
+
+@pytest.mark.parametrize(
+    ("rows", "seen", "why"),
+    [
+        (order(1, 5.0), [], ""),
+        (order(1, 4.0), [], "was filled after 4.000 s"),
+        (order(1, 5.0, price=0.43), [], "its limit is 0.4200"),
+        (order(1, 5.0), [shown(5.0, 0.38, 0.4)], ""),
+        (order(1, 5.0), [shown(0.0, 0.38, 0.4)], "its market was not read then"),
+        (order(1, 5.0), [shown(0.0, 0.38, 0.4), shown(5.0, 0.38, 0.41)], "and the market was"),
+        (order(1, 5.0, shares=-5.0), [shown(5.0, 0.4, 0.41)], ""),
+        (order(1, 5.0, shares=-5.0), [shown(5.0, 0.39, 0.41)], "and the market was"),
+        (order(1, 5.0, shares=-5.0, price=0.37), [], "its limit is 0.3800"),
+    ],
+)
+def test_an_order_meets_the_market_of_its_arrival(tmp_path: Path, rows: list[Any], seen: list[Any], why: str) -> None:
+    found = judge(tmp_path, *rows, books={BOOK: seen} if seen else {})
+    assert (len(found), all(why in one for one in found)) == (bool(why), True)
+
+
+def test_own_orders_keep_their_effect_on_the_price_of_a_market_maker(tmp_path: Path) -> None:
+    seen = {("lamp", "pool"): [{"clock": NOON + timedelta(seconds=5.0), "prob": 0.41}]}
+    assert len(judge(tmp_path, *order(1, 5.0), books=seen)) == 1
+    (tmp_path / "again").mkdir()
+    assert len(judge(tmp_path / "again", *order(1, 5.0, price=0.42), *order(2, 5.0), books=seen)) == 0
+
+
+@pytest.mark.parametrize(("refused", "count"), [(4, 0), (5, 1)])
+def test_not_most_orders_are_refused(tmp_path: Path, refused: int, count: int) -> None:
+    rows = [row for number in range(6) for row in order(number, 5.0)]
+    rows = [(table, {**row, "state": "refused"} if row.get("seq", 9) < refused else row) for table, row in rows]
+    found = judge(tmp_path, *rows)
+    assert len(found) == count
+    assert all("5 of 6 orders on paper at polymarket met no market" in one for one in found)
+
+
+def ended(hours_ago: float, yes: float | None, *, undone: bool = False) -> Any:
+    since = NOON + timedelta(hours=100.0 - hours_ago)
+    return {("polymarket", "lamp"): {"yes": yes, "since": since, "was_undone": undone}}
+
+
+# 10 shares of YES are bought for 4.00, 5 of them sold for 2.00, and 5 of NO bought for 2.00.
+@pytest.mark.parametrize(
+    ("endings", "cash", "is_right"),
+    [
+        ({}, 101.0, True),
+        ({}, 96.0, False),
+        (ended(40.0, 1.0), 101.0, True),
+        (ended(40.0, 0.0), 101.0, True),
+        (ended(40.0, None), 100.0, True),
+        (ended(40.0, None), 101.0, False),
+        (ended(2.0, None), 101.0, True),
+        (ended(40.0, 0.0, undone=True), 100.0, True),
+    ],
+)
+def test_cash_on_paper_is_what_fills_brought_and_outcomes_paid(
+    tmp_path: Path, endings: Any, cash: float, *, is_right: bool
+) -> None:
+    rows = [*order(1, 5.0), *order(2, 6.0, shares=-5.0), *order(3, 7.0, leg="no", shares=5.0)]
+    last = {"id": 1, "venue": "polymarket", "paper": 1, "at": at(360_000.0), "until": "", "cash": cash, "reserved": 0.0}
+    found = judge(tmp_path, *rows, ("account_reading", last), endings=endings)
+    assert (not found) is is_right
+
+
+@pytest.mark.parametrize(("yes", "cash"), [(1.0, 106.0), (0.0, 96.0), (0.5, 101.0)])
+def test_an_outcome_pays_its_share_of_what_is_held(tmp_path: Path, yes: float, cash: float) -> None:
+    for name, brought, count in (("right", cash, 0), ("wrong", 102.0, 1)):
+        (tmp_path / name).mkdir()
+        last = {"id": 1, "venue": "polymarket", "paper": 1, "at": at(360_000.0), "until": "", "reserved": 2.0}
+        row = ("account_reading", {**last, "cash": brought - 2.0})
+        assert len(judge(tmp_path / name, *order(1, 5.0), row, endings=ended(40.0, yes))) == count

@@ -1,0 +1,145 @@
+"""What orders are worth and how large they may be, judged on ledgers that are written by hand."""
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation.full_system.sizing_checks import SizingChecks
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+# The columns that the checks read, of the tables that they read.
+TABLES = """
+create table intent (id, seq, venue, account, mode, ref, action, state, planned_at, cost, order_body, predictions);
+create table fill (intent, reference, at, shares, cash);
+create table attempt (intent, started_at, settled_at, state);
+create table account_reading (venue, account, paper, at, until, cash, equity);
+"""
+WHO = {"venue": "manifold", "account": "a"}
+
+
+def at(minutes: float) -> str:
+    return (NOON + timedelta(minutes=minutes)).isoformat().replace("+00:00", "Z")
+
+
+def intent(number: int = 1, minutes: float = 0.0, *, cost: float = 2.0, **order: Any) -> tuple[str, dict[str, Any]]:
+    """Return a purchase of YES at 0.4, worth 0.6 by its forecast, so that all of a Kelly stake is a third of the cash.
+
+    What differs is in ``order``.
+    """
+    body = {"contract": "lamp", "leg": "yes", "side": "buy", "expected": 0.4, "limit": 0.41, "edge": 0.2}
+    body |= {"shares": cost / 0.4, **order}
+    row = {"id": f"i{number}", "seq": number, "mode": "live", "ref": "manifold:lamp", "action": "order", "cost": cost}
+    row |= {"state": "acked", "planned_at": at(minutes), "order_body": json.dumps(body)}
+    return "intent", {**WHO, **row, "predictions": json.dumps({"outcome": {"probability": 0.6}})}
+
+
+def reading(minutes: float, cash: float, until: float | None = None) -> tuple[str, dict[str, Any]]:
+    row = {"paper": 0, "at": at(minutes), "until": at(minutes if until is None else until)}
+    return "account_reading", {**WHO, **row, "cash": cash, "equity": 1_000.0}
+
+
+def sent(number: int, minutes: float, settled: float | None) -> tuple[str, dict[str, Any]]:
+    row = {"intent": f"i{number}", "started_at": at(minutes), "state": "acked" if settled else "unknown"}
+    return "attempt", row | {"settled_at": None if settled is None else at(settled)}
+
+
+def bought(number: int, minutes: float, shares: float) -> tuple[str, dict[str, Any]]:
+    return "fill", {
+        "intent": f"i{number}",
+        "reference": "r",
+        "at": at(minutes),
+        "shares": shares,
+        "cash": -0.4 * shares,
+    }
+
+
+def judge(folder: Path, *rows: tuple[str, dict[str, Any]], books: Any = None, **trading: Any) -> list[str]:
+    """Return what is wrong with a ledger of these rows, by a table each."""
+    ledger = folder / "ledger.sqlite"
+    with closing(sqlite3.connect(ledger)) as database:
+        database.executescript(TABLES)
+        for table, row in rows:
+            names = ", ".join(row)
+            database.execute(f"insert into {table} ({names}) values ({', '.join('?' * len(row))})", [*row.values()])  # noqa: S608
+        database.commit()
+    config = {"venues": {"manifold": {"trading": {"kelly": 0.5, **trading}}}}
+    return [*SizingChecks(ledger=ledger, configs=[config], books=books or {}).violations()]
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ({}, ""),
+        ({"edge": 0.19, "fees": 0.05}, ""),
+        ({"edge": 0.15}, "counts a share as worth 0.550000"),
+        ({"edge": 0.25}, "promises 0.2500 a share, 0.2000"),
+        ({"limit": 0.61}, "would buy yes at 0.6100"),
+        ({"leg": "no", "expected": 0.3, "edge": 0.1, "limit": 0.35}, ""),
+        ({"leg": "no"}, "worth 0.4000 by its own forecast"),
+    ],
+)
+def test_an_edge_is_what_a_share_is_worth_less_what_it_costs(tmp_path: Path, order: dict[str, Any], why: str) -> None:
+    found = judge(tmp_path, intent(**order))
+    assert (bool(found), any(why in one for one in found)) == (bool(why), bool(why))
+
+
+# Between 0.6 and 0.5 a fifth of the way from 0.6, in log-odds: 1.5 ** 0.8 = 1.3832 to 1.
+@pytest.mark.parametrize(("share", "count"), [(0.2, 0), (0.8, 1)])
+def test_a_belief_moves_to_the_market_by_the_share_that_is_set(tmp_path: Path, share: float, count: int) -> None:
+    shown = {("lamp", "pool"): [{"clock": NOON, "prob": 0.5, "faults": 0}]}
+    worth = 1.3832 / 2.3832
+    found = judge(tmp_path, intent(edge=worth - 0.4), books=shown, shrink=share)
+    assert len(found) == count
+
+
+# Of 24 in cash half of a third may be staked.
+@pytest.mark.parametrize(
+    ("cost", "rows", "why"),
+    [
+        (4.0, [reading(-5.0, 24.0)], ""),
+        (4.1, [reading(-5.0, 24.0)], "4.00 of 24.00 at most"),
+        (4.1, [], ""),
+        (4.1, [reading(-60.0, 24.0)], ""),
+        (4.1, [reading(-60.0, 24.0, until=-1.0)], "4.00 of 24.00 at most"),
+        (4.1, [reading(-5.0, 24.0), reading(-2.0, 30.0)], ""),
+        # What is in the air since before the pass is not free; what has settled is in the reading.
+        (4.0, [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0, None)], "free"),
+        (3.6, [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0, -30.0), bought(0, -30.0, 0.5)], ""),
+        # Of what is held of the same side, less is bought.
+        (
+            1.0,
+            [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0, -60.0), bought(0, -60.0, 12.0)],
+            "0.40 of 24.00 at most",
+        ),
+        (1.0, [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0, -60.0), bought(0, -60.0, 5.0)], ""),
+    ],
+)
+def test_a_purchase_is_within_the_share_of_the_stake_of_free_cash(
+    tmp_path: Path, cost: float, rows: list[tuple[str, dict[str, Any]]], why: str
+) -> None:
+    rows = [(table, {**row, "ref": "manifold:ship"} if why == "free" and "seq" in row else row) for table, row in rows]
+    found = judge(tmp_path, intent(2, cost=cost), *rows)
+    assert (bool(found), all(why.replace("free", "at most") in one for one in found)) == (bool(why), True)
+
+
+@pytest.mark.parametrize(("under_way", "count"), [(None, 1), (1.0, 1), (-30.0, 0)])
+def test_a_purchase_costs_no_more_than_the_cash_that_nothing_else_may_take(
+    tmp_path: Path, under_way: float | None, count: int
+) -> None:
+    other = intent(1, -60.0, cost=20.0)
+    other[1]["ref"] = "manifold:ship"
+    # It knows its worth for certain, so that all of the cash is staked.
+    found = judge(
+        tmp_path,
+        other,
+        sent(1, -60.0, under_way),
+        reading(-5.0, 24.0),
+        ("intent", {**intent(2, cost=8.0)[1], "predictions": "{}"}),
+    )
+    assert len(found) == count
+    assert all("costs 8.00, 4.00 are free and 20.00 under way" in one for one in found)
