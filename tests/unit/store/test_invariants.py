@@ -66,6 +66,7 @@ FAULTS: Mapping[str, str] = {
     "cached_tokens_were_read": "update model_call set tokens_cached = tokens_in + 1 where state = 'done'",
     "call_is_of_its_question": "update model_call set ref = 'lantern:other'",
     "tallies_are_right": "update tally set count = count + 1 where name = 'forecasts'",
+    "score_totals_are_right": "update score_total set value = value + 0.01",
     "steps_are_kept": "delete from step where number = 1",
     "recording_is_kept": "delete from evidence_document where digest in (select answer from recording)",
     "answered_call_has_its_answer": "delete from evidence_document where digest in (select answer from model_call)",
@@ -170,6 +171,8 @@ def _found(full: LedgerFixture, rule: str, *faults: str) -> list[tuple[object, .
         ("settled_call_has_a_cost", "update model_call set worst_usd = -0.01"),
         ("tallies_are_right", "delete from tally where name = 'questions'"),
         ("tallies_are_right", "update intent_tally set count = count + 1 where state = 'acked'"),
+        ("score_totals_are_right", "delete from score_total"),
+        ("score_totals_are_right", "update score_bin set n = n + 1"),
     ],
 )
 async def test_each_half_of_a_rule_of_calls_is_found(full: LedgerFixture, rule: str, fault: str) -> None:
@@ -188,7 +191,9 @@ async def test_every_table_of_the_ledger_is_in_its_export(full: LedgerFixture, t
     # The ledger of these tests has something in every table but those that are no part of a forecast's story.
     account = ["contest_standing", "payout", "account_reading", "venue_gain", "venue_score"]
     other = ["alert", "approval", "arm", "audit", "event", "job_run", "lock", "model_concurrency", "notification"]
-    assert empty == sorted([*account, *other, "principal", "question_pair", "rate_usage", "halt"])
+    assert empty == sorted(
+        [*account, *other, "principal", "question_pair", "rate_usage", "halt", "score_cluster", "unscored"]
+    )
 
 
 def test_every_rule_is_proved_able_to_fail() -> None:
