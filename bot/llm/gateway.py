@@ -37,6 +37,7 @@ from bot.core.language_models import (
     Prompt,
 )
 from bot.core.redaction import known_redactor, redact_known_secrets
+from bot.llm.adaptive_limit import LimitReason
 from bot.llm.background_tasks import BackgroundTasks, DailyAlerts
 from bot.llm.budget import SpendingBudget
 from bot.llm.call_records import PromptDocumentCache, RequestRecord
@@ -405,8 +406,9 @@ class LlmGateway:
     def save_concurrency(self, *, now: bool = False) -> None:
         """Record how many requests each model may get at the same time, if that changed; see ``LearnedConcurrency``."""
         limits = ((model, queue) for client in self.clients.values() for model, queue in client.queue.models.items())
-        waits = self.accounting.budget.has_waiting_requests
-        self.learned_concurrency.save_changed(limits, waits_for_budget=waits, now=now)
+        busy = LimitReason.PROCESS if self.load.is_process_busy else None
+        reason = LimitReason.BUDGET if self.accounting.budget.has_waiting_requests else busy
+        self.learned_concurrency.save_changed(limits, other_reason=reason, now=now)
 
     def _alert_failures(
         self, failed: Sequence[tuple[ModelCallRequest, FoxcastError]], deadline: RequestDeadline, *, answered: bool
