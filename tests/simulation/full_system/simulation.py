@@ -286,7 +286,7 @@ async def _run_days(parts: _SimulationParts) -> None:
     while parts.clock.monotonic() < end_s:
         await parts.lives.live(until_s=end_s, life_ending=next(fates, END_OF_TIME))
         _judge_life(parts)
-        if parts.plan.people and parts.lives.ends[-1] == KILLED:
+        if parts.plan.people and parts.lives.ends[-1] == KILLED and not parts.traits.is_quiet:
             parts.people.saw_kill()
         await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
         if parts.plan.people and parts.clock.monotonic() >= parts.traits.changes_at_s:
@@ -334,8 +334,9 @@ def _judge_life(parts: _SimulationParts) -> None:
 
 def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     """Let people do what they do in this plan."""
-    acts = [parts.people.act()] if parts.plan.people else []
-    if parts.plan.people and parts.traits.drawn:
+    is_busy = not parts.traits.is_quiet
+    acts = [parts.people.act()] if parts.plan.people and is_busy else []
+    if parts.plan.people and parts.traits.drawn and is_busy:
         acts.append(parts.people.lock_questions(SeededRandom(parts.plan.seed).stream("locks")))
     if parts.traits.drawn:
         acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
@@ -347,7 +348,7 @@ def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         begins_s=parts.traits.foreign_from_s,
     )
     acts.append(stranger.run())
-    if parts.plan.closing:
+    if parts.plan.closing and is_busy:
         stream = SeededRandom(parts.plan.seed).stream("closing")
         acts.append(parts.people.close(parts.bridges.positions, stream))
     return [asyncio.ensure_future(act) for act in acts]
@@ -370,10 +371,9 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         undone=parts.weather.undone,
         limits=parts.config.limits_ever,
     )
-    report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
-    report.violations += parts.watch.violations
-    report.violations += _referee_violations(facts, _ledger_path(lives))
-    report.violations += _effect_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
+    seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
+    report.violations += [*seen, *verdict.violations()]
+    report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -417,10 +417,10 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
     return [*sizing.violations(), *paper.violations()]
 
 
-def _referee_violations(facts: Mapping[str, Any], ledger: Path) -> list[str]:
+def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
     """Return where the ledger, or what left, is not what the world says it had to be."""
     rows = {name: read_rows(ledger, sql) for name, sql in LEDGER_TABLES.items()}
-    return [*WorldReferee(facts, rows).violations()]
+    return [*WorldReferee(facts, rows).violations(), *_effect_violations(facts, ledger, bucket)]
 
 
 def _effect_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
