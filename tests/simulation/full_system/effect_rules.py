@@ -148,7 +148,7 @@ class EffectReferee(WorldFacts):
         if write["path"] != "/order" or body.get("order", {}).get("side") != "BUY":
             return None
         token = str(body["order"]["tokenId"])
-        return next((name for (name, _), seen in self.facts["books"].items() if seen[0]["token"] == token), None)
+        return next((name for (name, _), seen in self.facts["books"].items() if seen[0].get("token") == token), None)
 
     def _trials(self) -> Iterator[str]:
         """No forecast is made where fewer of its trials came to an answer than are set."""

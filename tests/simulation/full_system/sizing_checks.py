@@ -69,12 +69,13 @@ _READINGS = """
 select at, cash, equity from account_reading
 where venue = :venue and account = :account and paper = :paper and at <= :planned_at and max(at, until) >= :since
 """
-# What was sent before the pass began, and was in the air while it planned.
+# What was sent before the pass began, and of which nobody knew anything while it planned. That an order which rests is
+# over is heard of later than that it was taken.
 _IN_THE_AIR = """
 select total(i.cost) as cost from intent i
-where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper and i.id <> :id and exists (
-  select 1 from attempt a where a.intent = i.id and a.started_at < :since
-    and (a.settled_at is null or a.settled_at > :soon) and a.state <> 'in doubt')
+where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper and i.id <> :id
+  and (i.state in ('sending', 'unknown') or i.changed_at > :soon)
+  and exists (select 1 from attempt a where a.intent = i.id and a.started_at < :since)
 """
 
 

@@ -214,6 +214,19 @@ class WorldRecord:
             ]
         if not order["stakes"] or order["stakes"][-1][1] != stake:
             order["stakes"].append((self.at_s(), stake))
+        if order["is_over"] and "over_s" not in order:
+            order["over_s"] = self.at_s() - self._expired_for(order)
+
+    def _expired_for(self, order: Fact) -> float:
+        """Return for how many seconds an order has been over since its own expiry."""
+        service = self.bridges.all[order["venue"]]
+        if order["venue"] == "manifold":
+            assert self.bridges.manifold is not None
+            expires = (self.bridges.manifold.state.bets[order["id"]].expires or 0) / 1000.0
+        else:
+            assert self.bridges.polymarket is not None
+            expires = self.bridges.polymarket.state.orders[order["id"]].expires
+        return max(0.0, service.now().timestamp() - expires) if expires else 0.0
 
     def _bet_facts(self, effect: RequestEffect) -> Fact:
         assert self.bridges.manifold is not None
