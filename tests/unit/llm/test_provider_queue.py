@@ -148,6 +148,25 @@ def test_the_last_response_counts_and_one_to_an_earlier_request_says_nothing_new
     assert permitted == [0, 14]
 
 
+def test_where_as_much_is_left_as_may_be_in_flight_nothing_is_counted_down() -> None:
+    async def main(clock: VirtualClock) -> float:
+        queue = ProviderQueue(ProviderSection(concurrency=5), clock=clock)
+
+        async def ask() -> None:
+            async with queue.request_slot("small") as slot:
+                sent_at = slot.start_request()
+                await clock.sleep(0.1)
+                slot.end_request(sent_at, RequestResult.OTHER)
+
+        await ask()
+        queue.models["small"].record_allowance(RequestAllowance(requests=5, reset_s=50.0), number=1)
+        await asyncio.gather(*(ask() for _ in range(40)))
+        return clock.monotonic()
+
+    # One, and then forty, five at a time.
+    assert run_in_virtual_time(main) == pytest.approx(0.1 + 8 * 0.1)
+
+
 def test_a_provider_that_has_nothing_left_for_long_is_tried_after_a_minute() -> None:
     sent_at, _ = count_sent([(RequestAllowance(requests=0, reset_s=5000.0), 3)])
     assert sent_at == pytest.approx([60.0] * 10, abs=0.01)
