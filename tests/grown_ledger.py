@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sqlite_utils import Database
+
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.predictions import BinaryPrediction, BinaryShape
@@ -17,6 +19,7 @@ from bot.core.questions import Question, QuestionRef, Target
 from bot.store.documents import compress_document
 from bot.store.evidence import evidence_path
 from bot.store.ledger import open_ledger
+from bot.store.score_totals import fill_score_totals
 from bot.store.serialization import STEP, TRIAL
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -30,6 +33,8 @@ _REF = "printf('lantern:q%d', i)"
 _VERSION = "printf('version %d', i)"
 # The newest questions are open; the forecasts of the others were made over the years before.
 _IS_OPEN = "i >= :closed"
+_IS_VOID = "(i % 50 = 49)"
+_PROBABILITY, _PRICE = ("(0.1 + 0.8 * (i * 53 % 100) / 100.0)", "(0.1 + 0.8 * (i * 37 % 100) / 100.0)")
 _AT = "strftime('%Y-%m-%dT%H:%M:%S.000000Z', :end - (:count - i) * :apart, 'unixepoch')"
 _LATER = "strftime('%Y-%m-%dT%H:%M:%S.000000Z', :end - (:count - i) * :apart + 3600, 'unixepoch')"
 _CLOSE = f"""case when {_IS_OPEN} then strftime('%Y-%m-%dT%H:%M:%S.000000Z', :end + (1 + i % 60) * 86400, 'unixepoch')
@@ -43,7 +48,7 @@ _LEDGER = (
     {_NUMBERS} select {_VERSION}, {_REF}, {_AT}, replace(:question, '{TEMPLATE}', printf('q%d', i)) from n""",
     f"insert into target (version, target, ref) {_NUMBERS} select {_VERSION}, 'outcome', {_REF} from n",
     f"""insert into price (ref, at, seen_at, probability, explanation)
-    {_NUMBERS} select {_REF}, {_AT}, {_AT}, 0.1 + 0.8 * (i * 37 % 100) / 100.0, '' from n""",
+    {_NUMBERS} select {_REF}, {_AT}, {_AT}, {_PRICE}, '' from n""",
     f"""insert into schedule (ref, forecaster, due_at, why, closes_at, answered_at, window)
     {_NUMBERS} select {_REF}, 'plain', case when i >= :due then {_AT} when {_IS_OPEN} then {_CLOSE} end, 'new',
       {_CLOSE}, {_LATER}, case when {_IS_OPEN} then 'open' else 'met' end from n""",
@@ -54,18 +59,22 @@ _LEDGER = (
     # A trigger counts forecasts that become done; these are done from the beginning.
     "insert into tally (name, count) select 'forecasts', count(*) from forecast",
     f"""insert into prediction (forecast, target, ref, probability, raw_probability)
-    {_NUMBERS} select {_ID}, 'outcome', {_REF}, 0.1 + 0.8 * (i * 53 % 100) / 100.0, 0.5 from n""",
+    {_NUMBERS} select {_ID}, 'outcome', {_REF}, {_PROBABILITY}, 0.5 from n""",
     f"""insert into trial (forecast, number, steps, ended_at, ending, body)
     {_NUMBERS} select {_ID}, 1, {STEPS}, {_LATER}, case when i % 50 then 'finished' else 'step limit' end,
       :trial from n""",
     f"""insert into resolution (ref, target, kind, value, body, resolved_at, seen_at)
-    {_NUMBERS} select {_REF}, 'outcome', 'happened', i % 2, '{{"value":1.0,"kind":"happened"}}', {_LATER}, {_LATER}
+    {_NUMBERS} select {_REF}, 'outcome', iif({_IS_VOID}, 'void', 'happened'), iif({_IS_VOID}, null, i % 2),
+      iif({_IS_VOID}, '{{"reason":"annulled","kind":"void"}}', '{{"value":1.0,"kind":"happened"}}'), {_LATER}, {_LATER}
       from n where i < :closed""",
     """update prediction set scored_against = (
       select r.id from resolution r where r.ref = prediction.ref and r.target = prediction.target)""",
-    f"""insert into score (forecast, target, rule, resolution, value, at)
-    {_NUMBERS} select {_ID}, 'outcome', rule, i + 1, 0.01 * (i % 100), {_LATER}
-      from n, (select 'brier' as rule union all select 'log') where i < :closed""",
+    *(
+        f"""insert into score (forecast, target, rule, resolution, value, at)
+        {_NUMBERS} select {_ID}, 'outcome', '{rule}', i + 1, {error} * {error}, {_LATER}
+          from n where i < :closed and not {_IS_VOID}"""
+        for rule, error in (("brier", f"({_PROBABILITY} - i % 2)"), ("crowd brier", f"({_PRICE} - i % 2)"))
+    ),
     f"""insert into intent (seq, id, forecast, ref, venue, account, batch, action, mode, predictions, state, planned_at,
       changed_at, order_body, currency, cost)
     {_NUMBERS} select i + 1, printf('intent %d', i), {_ID}, {_REF}, 'lantern', 'us', printf('intent %d', i), 'order',
@@ -138,6 +147,8 @@ def grow_ledger(path: Path, questions: int) -> GrownLedger:
                 database.execute("begin")
                 database.execute(statement, values)
                 database.execute("commit")
+            if file == path:
+                fill_score_totals(Database(database, recursive_triggers=False, execute_plugins=False))
             database.execute("pragma wal_checkpoint(truncate)")
     return grown
 

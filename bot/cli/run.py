@@ -42,15 +42,15 @@ from bot.core.questions import SINGLE_TARGET
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
 from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason, JobRun
 from bot.daemon.service import handle_signals, log_stop, run_daemon, run_jobs_once
-from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
-from bot.evaluation.score_report import kind_reports
+from bot.evaluation.summed_scores import FAMILY, sums_by_forecaster
 from bot.evaluation.value_text import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch
 from bot.jobs.job import DaemonJob
 from bot.plugin_system.discovery import BUILT_IN_CONFIG
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.ledger import LEDGER_FILE
-from bot.store.scores import NonBinaryScores, ResolvedBinaryColumns, ScoreFilter
+from bot.store.score_totals import ScoreSums
+from bot.store.scores import ScoreFilter
 from bot.store.submission_queries import SubmissionCounts, count_submissions
 
 signal_log = structlog.get_logger(__name__)
@@ -200,8 +200,7 @@ class PassSummary:
     questions: int
     forecasts: int
     lines: tuple[SummaryLine, ...]
-    scored: ResolvedBinaryColumns
-    non_binary: Sequence[NonBinaryScores]
+    scored: ScoreSums
     seed: int
     ledger: Path
     written: Mapping[Path, int]
@@ -216,8 +215,7 @@ async def load_pass_summary(app: FoxcastApp, runs: Sequence[JobRun]) -> PassSumm
         questions=await ledger.questions.count(),
         forecasts=await ledger.forecasts.count(),
         lines=tuple(_interleave_families(recent)[:MAX_LINES_SHOWN]),
-        scored=await ledger.scores.read_binary_columns(ScoreFilter()),
-        non_binary=await ledger.scores.read_non_binary_scores(ScoreFilter()),
+        scored=await ledger.scores.read_sums(ScoreFilter()),
         seed=app.config.seed,
         ledger=app.folder / LEDGER_FILE,
         written=_count_venue_files(app),
@@ -281,11 +279,12 @@ def print_pass_summary(console: Console, summary: PassSummary, call: CommandInvo
         )
         columns = (*FORECAST_COLUMNS, TableColumn("forecast", kind), TableColumn("crowd", kind), TableColumn("outcome"))
         console.print(make_table(columns, [_summary_cells(line) for line in summary.lines]))
-    for name, rows in rows_by_forecaster(summary.scored).items():
-        print_total_scores(console, name, rows, SeededRandom(summary.seed))
-    for name, others in rule_scores_by_forecaster(summary.non_binary).items():
-        kinds = kind_reports(others, rng=SeededRandom(summary.seed).stream("kinds"))
-        print_kinds(console, kinds, prefix=f"{name}: ", groups=False)
+    random = SeededRandom(summary.seed)
+    by_forecaster = sums_by_forecaster(summary.scored)
+    for name, own in by_forecaster.items():
+        print_total_scores(console, name, own.score_groups(random.stream("groups"), [FAMILY]))
+    for name, own in by_forecaster.items():
+        print_kinds(console, own.report_kinds(random.stream("kinds")), prefix=f"{name}: ", groups=False)
     print_heading(console, "Files")
     console.print(f"ledger: {summary.ledger}")
     for folder, count in summary.written.items():
@@ -310,8 +309,7 @@ def _summary_cells(line: SummaryLine) -> tuple[str, ...]:
 
 def _print_next_commands(console: Console, summary: PassSummary, call: CommandInvocation) -> None:
     newest = summary.lines[0].forecast if summary.lines else None
-    refs = [*summary.scored.ref, *(one.ref for one in summary.non_binary)]
-    scored = refs[-1].venue if refs else None
+    scored = next(iter(summary.scored.venue), None)
     print_heading(console, "Try next")
     if newest is None:
         console.print(f"  {call.command_line_for('doctor')}")

@@ -3,7 +3,7 @@
 Forecasts come from the ledger, with the scores of their venues, or from forecast files of any source.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time
 from itertools import groupby
@@ -33,19 +33,25 @@ from bot.core.outcomes import (
 )
 from bot.core.plain_text import suggest_names
 from bot.core.predictions import BinaryPrediction
-from bot.evaluation.group_scores import GroupScore, score_group, score_groups
+from bot.evaluation.group_scores import GroupScore
 from bot.evaluation.ledger_scores import VenueScoreRow, rows_by_forecaster, rule_scores_by_forecaster
 from bot.evaluation.lookup import query_ledger
-from bot.evaluation.score_report import build_report, kind_reports
-from bot.evaluation.score_rows import (
-    BinaryScoreRow,
-    RuleScoreRow,
+from bot.evaluation.score_report import build_report
+from bot.evaluation.score_rows import RuleScoreRow
+from bot.evaluation.summed_scores import (
+    ALL,
+    FAMILY,
+    GROUP_KEYS,
+    GroupScores,
+    reliability_bins,
+    sums_by_forecaster,
 )
 from bot.evaluation.trial_scores import reliability_table
 from bot.evaluation.value_text import NO_VALUE, describe_outcome, format_day, format_interval, format_number
 from bot.plugin_system.registry import Registry
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 from bot.store.ledger import ReadOnlyState
+from bot.store.score_totals import CalibrationBin, ScoreSums
 from bot.store.scores import NonBinaryScores, ResolvedBinaryColumns, ScoreFilter
 from bot.store.venue_scores import ReportedStanding, UnscoredQuestion, VenueScoredQuestion
 
@@ -109,7 +115,7 @@ def print_unscored(console: Console, unscored: Sequence[UnscoredQuestion]) -> No
     by_reason: dict[str, list[UnscoredQuestion]] = {}
     for item in unscored:
         by_reason.setdefault(f"{item.forecaster}: {item.why}", []).append(item)
-    rows = [(str(len(items)), why, _question_names(items)) for why, items in sorted(by_reason.items())]
+    rows = [(str(items[0].count), why, _question_names(items)) for why, items in sorted(by_reason.items())]
     console.print(make_table(UNSCORED_COLUMNS, rows))
 
 
@@ -208,9 +214,7 @@ def _standing_to_json(item: ReportedStanding) -> Iterator[tuple[str, object]]:
 
 
 def _question_names(items: Sequence[UnscoredQuestion]) -> str:
-    refs = list(dict.fromkeys(str(item.ref) for item in items))
-    more = f" and {len(refs) - MAX_QUESTIONS_NAMED} more" if len(refs) > MAX_QUESTIONS_NAMED else ""
-    return f"{', '.join(refs[:MAX_QUESTIONS_NAMED])}{more}"
+    return ", ".join(dict.fromkeys(str(item.ref) for item in items[:MAX_QUESTIONS_NAMED]))
 
 
 GROUP_COLUMNS = (
@@ -245,88 +249,87 @@ class LedgerScoreRequest:
 
 def print_ledger_scores(config: Config, request: LedgerScoreRequest) -> None:
     """Score recorded forecasts and print it; a ledger without outcomes is not an error."""
-    since = _start_of_day(request.since)
     score_filter = ScoreFilter(
-        venue=request.venue, forecaster=request.forecaster, source=request.source, since=since, paper=request.paper
+        venue=request.venue,
+        forecaster=request.forecaster,
+        source=request.source,
+        since=_start_of_day(request.since),
+        paper=request.paper,
     )
-    columns, non_binary, venue_data = query_ledger(config, lambda records: _load_scores(records, score_filter))
-    by_forecaster, rule_scores = rows_by_forecaster(columns), rule_scores_by_forecaster(non_binary)
-    pairs = {
-        name: ([one.row.probability for one in rows], [one.row.outcome for one in rows])
-        for name, rows in by_forecaster.items()
+    examples = MAX_QUESTIONS_NAMED if request.json is None else None
+    sums, bins, venue_data = query_ledger(config, lambda records: _load_scores(records, score_filter, examples))
+    by_forecaster, reliability = sums_by_forecaster(sums), reliability_table(reliability_bins(bins))
+    standings = {
+        name: own.score_groups(SeededRandom(config.seed).stream("groups")) for name, own in by_forecaster.items()
     }
-    reliability = reliability_table(pairs)
-    if request.json is not None:
-        scores = _ledger_scores_to_json(config, by_forecaster, rule_scores)
-        plain = {**scores, **venue_scores_to_json(*venue_data), reliability.key: reliability.to_json()}
-        write_json(plain, request.json)
-    if request.plot is not None:
-        from bot.cli.output.calibration_plot import draw_reliability_plot
-
-        draw_reliability_plot(pairs, request.plot)
+    # The tables come from sums. Only the JSON and the plot need every row.
+    if request.json is not None or request.plot is not None:
+        rows, non_binary = query_ledger(config, lambda records: _load_rows(records, score_filter))
+        scored = rows_by_forecaster(rows)
+        if request.json is not None:
+            scores = _ledger_scores_to_json(config, scored, rule_scores_by_forecaster(non_binary), standings)
+            plain = {**scores, **venue_scores_to_json(*venue_data), reliability.key: reliability.to_json()}
+            write_json(plain, request.json)
+        if request.plot is not None:
+            _draw_plot(scored, request.plot)
     if request.json == STDOUT:
         return
     console = stdout_console()
-    for name, rows in by_forecaster.items():
-        print_forecaster_scores(console, name, rows, SeededRandom(config.seed))
-    for name, others in rule_scores.items():
-        print_kinds(console, kind_reports(others, rng=SeededRandom(config.seed).stream("kinds")), prefix=f"{name}: ")
-    if by_forecaster:
+    for name, found in standings.items():
+        print_forecaster_scores(console, name, found)
+    for name, own in by_forecaster.items():
+        print_kinds(console, own.report_kinds(SeededRandom(config.seed).stream("kinds")), prefix=f"{name}: ")
+    if reliability.rows:
         print_report_tables(console, [reliability])
-    scored, standings, unscored = venue_data
-    print_venue_scores(console, scored, standings)
+    venue_scored, contest_standings, unscored = venue_data
+    print_venue_scores(console, venue_scored, contest_standings)
     print_unscored(console, unscored)
-    if not (by_forecaster or rule_scores or scored or standings or unscored):
+    if not (by_forecaster or venue_scored or contest_standings or unscored):
         console.print(NOTHING_SCORED)
 
 
+def _draw_plot(scored: Mapping[str, Sequence[VenueScoreRow]], path: Path) -> None:
+    from bot.cli.output.calibration_plot import draw_reliability_plot
+
+    pairs = {
+        name: ([one.row.probability for one in own], [one.row.outcome for one in own]) for name, own in scored.items()
+    }
+    draw_reliability_plot(pairs, path)
+
+
 async def _load_scores(
-    records: ReadOnlyState, score_filter: ScoreFilter
-) -> tuple[ResolvedBinaryColumns, tuple[NonBinaryScores, ...], VenueScoreData]:
+    records: ReadOnlyState, score_filter: ScoreFilter, examples: int | None
+) -> tuple[ScoreSums, list[CalibrationBin], VenueScoreData]:
     scores, venues = records.ledger.scores, records.ledger.venue_scores
     standings = [] if score_filter.paper else await venues.standings(score_filter.venue)
-    venue_data = (await venues.scored(score_filter), standings, await venues.unscored(score_filter))
-    return await scores.read_binary_columns(score_filter), await scores.read_non_binary_scores(score_filter), venue_data
+    unscored = await venues.unscored(score_filter, examples=examples)
+    venue_data = (await venues.scored(score_filter), standings, unscored)
+    return await scores.read_sums(score_filter), await scores.read_bins(score_filter), venue_data
 
 
-def print_total_scores(console: Console, name: str, scored: Sequence[VenueScoreRow], random: SeededRandom) -> None:
-    """Print one table for a forecaster: all its scored predictions together, and by family."""
-    print_heading(console, f"{name}: Brier Index of {len(scored)} resolved predictions (100 is best, 50 is chance)")
-    total = score_group([item.row for item in scored], random.stream("all"))
-    console.print(_group_table("", {"all": total, **_score_kind(scored, FAMILY, random)}))
+async def _load_rows(
+    records: ReadOnlyState, score_filter: ScoreFilter
+) -> tuple[ResolvedBinaryColumns, tuple[NonBinaryScores, ...]]:
+    scores = records.ledger.scores
+    return await scores.read_binary_columns(score_filter), await scores.read_non_binary_scores(score_filter)
 
 
-def print_forecaster_scores(console: Console, name: str, scored: Sequence[VenueScoreRow], random: SeededRandom) -> None:
+def print_total_scores(console: Console, name: str, found: GroupScores) -> None:
+    """Print one table for a forecaster: all its scored predictions together, and by family; none without any."""
+    if not found:
+        return
+    count = found[ALL][ALL].n
+    print_heading(console, f"{name}: Brier Index of {count} resolved predictions (100 is best, 50 is chance)")
+    console.print(_group_table("", {**found[ALL], **found[FAMILY]}))
+
+
+def print_forecaster_scores(console: Console, name: str, found: GroupScores) -> None:
     """Print all tables for a forecaster."""
-    print_total_scores(console, name, scored, random)
-    for what in GROUP_KEYS:
-        if what != FAMILY and (parts := _score_kind(scored, what, random)):
+    print_total_scores(console, name, found)
+    for what, parts in found.items():
+        if what not in {ALL, FAMILY} and parts:
             print_heading(console, f"By {what}")
             console.print(_group_table(what, parts))
-
-
-FAMILY = "family"
-# What predictions are grouped by, and the group of each; None is in no group.
-GROUP_KEYS: Mapping[str, Callable[[VenueScoreRow], str | None]] = {
-    FAMILY: lambda item: item.row.family or None,
-    "venue": lambda item: item.venue,
-    "source": lambda item: item.row.source or None,
-    "horizon": lambda item: None if item.row.horizon_days is None else str(item.row.horizon_days),
-}
-
-
-def _score_kind(scored: Sequence[VenueScoreRow], what: str, random: SeededRandom) -> dict[str, GroupScore]:
-    return score_groups(_group_rows(scored, GROUP_KEYS[what]), random.stream(what))
-
-
-def _group_rows(
-    scored: Sequence[VenueScoreRow], key: Callable[[VenueScoreRow], str | None]
-) -> dict[str, list[BinaryScoreRow]]:
-    groups: dict[str, list[BinaryScoreRow]] = {}
-    for item in scored:
-        if (name := key(item)) is not None:
-            groups.setdefault(name, []).append(item.row)
-    return groups
 
 
 def _group_table(what: str, groups: Mapping[str, GroupScore]) -> Any:  # noqa: ANN401 - what rich can print
@@ -352,27 +355,30 @@ def _ledger_scores_to_json(
     config: Config,
     by_forecaster: Mapping[str, Sequence[VenueScoreRow]],
     rule_scores: Mapping[str, Sequence[RuleScoreRow]],
+    standings: Mapping[str, GroupScores],
 ) -> dict[str, Any]:
     """Return the report of the first configured forecaster, and below it the reports of all by name."""
+    random = SeededRandom(config.seed)
     reports = {
         name: _forecaster_report_to_json(
-            by_forecaster.get(name, ()), SeededRandom(config.seed), rule_scores.get(name, ())
+            by_forecaster.get(name, ()), random, rule_scores.get(name, ()), standings.get(name, {})
         )
         for name in sorted({*by_forecaster, *rule_scores})
     }
     named = [name for table in config.venues.values() for name in table.all_forecasters if name in reports]
     first = next(iter([*named, *reports]), None)
-    top = reports[first] if first else _forecaster_report_to_json((), SeededRandom(config.seed))
+    top = reports[first] if first else _forecaster_report_to_json((), random, (), {})
     return {"forecaster": first, **top, "by_forecaster": reports}
 
 
 def _forecaster_report_to_json(
-    scored: Sequence[VenueScoreRow], random: SeededRandom, rule_scores: Sequence[RuleScoreRow] = ()
+    scored: Sequence[VenueScoreRow],
+    random: SeededRandom,
+    rule_scores: Sequence[RuleScoreRow],
+    standings: GroupScores,
 ) -> dict[str, Any]:
     report = build_report([item.row for item in scored], graded=rule_scores, rng=random.stream("report")).to_json()
-    groups = {
-        what: {name: asdict(one) for name, one in _score_kind(scored, what, random).items()} for what in GROUP_KEYS
-    }
+    groups = {what: {name: asdict(one) for name, one in standings.get(what, {}).items()} for what in GROUP_KEYS}
     return {**report, "standings": groups}
 
 
@@ -457,7 +463,11 @@ def score(ctx: typer.Context, options: ScoreOptions) -> None:
 async def _require_known(records: ReadOnlyState, registry: Registry, options: ScoreOptions) -> None:
     """Raise ConfigError, with the nearest names, for a venue, forecaster or source that nothing knows."""
     await require_known_venue(records, options.venue)
-    known = await records.ledger.scores.known_names()
+    scores = records.ledger.scores
+    scored = await scores.known_names(scored=True)
+    if options.forecaster in {None, *scored.forecasters} and options.source in {None, *scored.sources}:
+        return
+    known = await scores.known_names()
     for option, name, names in (
         ("forecaster", options.forecaster, {*known.forecasters, *registry.forecasters.names}),
         ("source", options.source, known.sources),

@@ -1,22 +1,25 @@
-"""Brier scores of groups of recorded forecasts, with bootstrap intervals and the crowd's scores on the same rows."""
+"""Brier scores of groups of recorded forecasts, with bootstrap intervals and the crowd's scores on the same rows.
 
-from collections.abc import Mapping, Sequence
+A group is given by the sums of its clusters (``SUMS``). All groups of a forecaster are computed on the same resamples
+of its clusters, as domains of one sample (C.-E. Särndal, B. Swensson and J. Wretman, Model Assisted Survey Sampling,
+1992, chapter 10). A resample without a row of a group says nothing about it.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
-from bot.evaluation.score_report import RESAMPLES, ScoreInterval, score_interval
+from bot.evaluation.score_report import RESAMPLES, ScoreInterval
 from bot.evaluation.score_rows import BinaryScoreRow
-from bot.stats.arrays import EncodedKeys, FloatArray, encode_keys
-from bot.stats.bootstrap import (
-    BootstrapResamples,
-    confidence_intervals,
-    method_differences,
-    resample_means,
-    to_brier_index,
-)
-from bot.stats.scores import brier_scores, index_from_brier, mean_outcome
+from bot.stats.arrays import FloatArray, encode_keys
+from bot.stats.bootstrap import cluster_sums, resample_sums
+from bot.stats.scores import brier_scores, index_from_brier
+
+# The columns of the sums of a group; the last three are over the rows that have a crowd.
+SUMS = ("n", "outcome", "value", "crowd_n", "value_with_crowd", "crowd")
+_TAIL = 0.025
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,63 +43,90 @@ class GroupScore:
     crowd: CrowdComparison | None
 
 
-def score_groups(groups: Mapping[str, Sequence[BinaryScoreRow]], rng: Generator) -> dict[str, GroupScore]:
-    """Return the scores of each group by name, horizons in the order of their days."""
-    return {name: score_group(groups[name], rng) for name in sorted(groups, key=_group_order)}
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResampledGroup:
+    """The sums of a group: of its clusters, shape (clusters, columns), and of each resample, (resamples, columns)."""
+
+    clusters: FloatArray
+    drawn: FloatArray
+
+    def mean_interval(self) -> ScoreInterval:
+        """Return the mean of the values with its interval."""
+        n, _, value, *_ = self.clusters.sum(axis=0).tolist()
+        return self.interval(value / n, divide_sums(self.drawn[:, 2], self.drawn[:, 0]), count=0)
+
+    def interval(self, estimate: float, drawn: FloatArray, *, count: int) -> ScoreInterval:
+        """Return the percentile interval of a figure over the resamples in which this column of counts is not zero.
+
+        Without ends where a single cluster has rows.
+        """
+        if np.count_nonzero(self.clusters[:, count]) < 2:
+            return ScoreInterval(estimate=estimate, low=None, high=None)
+        known = np.sort(drawn[self.drawn[:, count] > 0.0])
+        # The same as np.quantile, which imports 30 ms of masked arrays.
+        low, high = np.interp([_TAIL, 1.0 - _TAIL], np.linspace(0.0, 1.0, len(known)), known).tolist()
+        return ScoreInterval(estimate=estimate, low=low, high=high)
 
 
 def score_group(rows: Sequence[BinaryScoreRow], rng: Generator) -> GroupScore:
     """Score one group of at least one row; intervals resample clusters."""
-    outcomes, clusters = [row.outcome for row in rows], _encode_clusters(rows)
-    scores = brier_scores([row.probability for row in rows], outcomes)
-    drawn = to_brier_index(_resampled_means({"forecast": scores}, clusters, rng))
-    with_crowd = [row for row in rows if row.crowd is not None]
+    return score_resampled(_resample_rows(rows, rng))
+
+
+def compare_with_crowd(rows: Sequence[BinaryScoreRow], rng: Generator) -> CrowdComparison | None:
+    """Compare forecaster and crowd on rows that all have a crowd; None without rows."""
+    return _compare_sums(_resample_rows(rows, rng)) if rows else None
+
+
+def resample_groups(groups: Sequence[FloatArray], rng: Generator) -> list[ResampledGroup]:
+    """Resample the clusters of groups together; each has shape (clusters, len(SUMS)), and zeros where it has no row."""
+    drawn = resample_sums(np.hstack(groups), RESAMPLES, rng)
+    parts = np.hsplit(drawn, len(groups))
+    return [ResampledGroup(clusters=sums, drawn=part) for sums, part in zip(groups, parts, strict=True)]
+
+
+def score_resampled(group: ResampledGroup) -> GroupScore:
+    """Score a group of Brier scores with at least one row."""
+    n, outcome, value, *_ = group.clusters.sum(axis=0).tolist()
+    index = divide_sums(group.drawn[:, 2], group.drawn[:, 0])
     return GroupScore(
-        n=len(rows),
-        base_rate=mean_outcome(outcomes),
-        brier=float(scores.mean()),
-        brier_index=score_interval(confidence_intervals(drawn)[0], len(clusters.labels)),
-        crowd=compare_with_crowd(with_crowd, rng, clusters=clusters if len(with_crowd) == len(rows) else None),
+        n=round(n),
+        base_rate=outcome / n,
+        brier=value / n,
+        brier_index=group.interval(_brier_index(value / n), index_from_brier(index), count=0),
+        crowd=_compare_sums(group),
     )
 
 
-def compare_with_crowd(
-    rows: Sequence[BinaryScoreRow], rng: Generator, *, clusters: EncodedKeys | None = None
-) -> CrowdComparison | None:
-    """Compare forecaster and crowd on rows that all have a crowd; None without rows.
+def _resample_rows(rows: Sequence[BinaryScoreRow], rng: Generator) -> ResampledGroup:
+    outcome = [row.outcome for row in rows]
+    value = brier_scores([row.probability for row in rows], outcome)
+    with_crowd = np.array([row.crowd is not None for row in rows], dtype=np.float64)
+    crowd = brier_scores([row.crowd or 0.0 for row in rows], outcome) * with_crowd
+    columns = np.column_stack([np.ones(len(rows)), outcome, value, with_crowd, value * with_crowd, crowd])
+    clusters = encode_keys(row.cluster for row in rows).codes
+    return resample_groups([cluster_sums(columns, clusters)], rng)[0]
 
-    ``clusters`` are those of the rows, where they are known already.
-    """
-    if not rows:
+
+def _compare_sums(group: ResampledGroup) -> CrowdComparison | None:
+    n, own, crowd = group.clusters.sum(axis=0)[3:].tolist()
+    if not n:
         return None
-    clusters = clusters or _encode_clusters(rows)
-    outcomes = [row.outcome for row in rows]
-    scores = {
-        "forecast": brier_scores([row.probability for row in rows], outcomes),
-        "crowd": brier_scores([row.crowd or 0.0 for row in rows], outcomes),
-    }
-    (gain,) = method_differences(to_brier_index(_resampled_means(scores, clusters, rng)), "crowd")
+    drawn_n, drawn_own, drawn_crowd = group.drawn.T[3:]
+    gain = index_from_brier(divide_sums(drawn_own, drawn_n)) - index_from_brier(divide_sums(drawn_crowd, drawn_n))
+    index, crowd_index = _brier_index(own / n), _brier_index(crowd / n)
     return CrowdComparison(
-        n=len(rows),
-        brier_index=float(index_from_brier(scores["forecast"].mean())),
-        crowd_brier_index=float(index_from_brier(scores["crowd"].mean())),
-        gain=score_interval(gain.interval, len(clusters.labels)),
+        n=round(n),
+        brier_index=index,
+        crowd_brier_index=crowd_index,
+        gain=group.interval(index - crowd_index, gain, count=3),
     )
 
 
-def _encode_clusters(rows: Sequence[BinaryScoreRow]) -> EncodedKeys:
-    return encode_keys(row.cluster for row in rows)
+def divide_sums(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """Return the means of resamples, zero in those without a row."""
+    return np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0.0)
 
 
-def _resampled_means(scores: Mapping[str, FloatArray], clusters: EncodedKeys, rng: Generator) -> BootstrapResamples:
-    return resample_means(
-        np.column_stack([*scores.values()]),
-        [*scores],
-        resamples=RESAMPLES,
-        rng=rng,
-        clusters=clusters.codes,
-    )
-
-
-def _group_order(name: str) -> tuple[int, str]:
-    return (int(name), "") if name.isdecimal() else (0, name)
+def _brier_index(brier: float) -> float:
+    return float(index_from_brier(brier))

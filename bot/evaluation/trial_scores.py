@@ -20,7 +20,7 @@ from bot.stats.bootstrap import (
     resample_means,
     to_brier_index,
 )
-from bot.stats.calibration import equal_width_bins
+from bot.stats.calibration import ReliabilityBins, equal_width_bins
 from bot.stats.comparison import adjust_scores, build_brier_table, decompose_variance, fit_difficulty
 from bot.stats.ranking import rank_forecasts
 from bot.stats.scores import (
@@ -344,7 +344,8 @@ def adjust_p_values(p_values: Sequence[float]) -> list[float]:
 
 def measure_reliability(table: TrialTable) -> ReportTable:
     """Return how often what each method said came true, in up to ten bins of equal width."""
-    return reliability_table({name: forecasts_with_outcomes(table, name) for name in table.by_method})
+    pairs = {name: forecasts_with_outcomes(table, name) for name in table.by_method}
+    return reliability_table({name: equal_width_bins(*pair) for name, pair in pairs.items() if pair[0]})
 
 
 def forecasts_with_outcomes(table: TrialTable, method: str) -> tuple[list[float], list[float]]:
@@ -354,13 +355,10 @@ def forecasts_with_outcomes(table: TrialTable, method: str) -> tuple[list[float]
     return [answers[event].forecast for event in events], [table.resolved[event].outcome or 0.0 for event in events]
 
 
-def reliability_table(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> ReportTable:
-    """Return the bins of probabilities and outcomes by name; names without any have no rows."""
+def reliability_table(by_name: Mapping[str, ReliabilityBins]) -> ReportTable:
+    """Return bins of probabilities and outcomes by name."""
     rows: list[dict[str, ReportCell]] = []
-    for name, (probabilities, outcomes) in pairs.items():
-        if not len(probabilities):
-            continue
-        bins = equal_width_bins(probabilities, outcomes)
+    for name, bins in by_name.items():
         rows += [
             {"method": name, "from": low, "to": high, "n": count, "forecast": forecast, "came_true": rate}
             for low, high, count, forecast, rate in zip(

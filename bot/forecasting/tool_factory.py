@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from bot.config.schema import ResearchSection
 from bot.core.errors import ConfigError
+from bot.core.identity_cache import IdentityCache
 from bot.core.interfaces import Clock, PageFetcher
 from bot.core.language_models import CostAttribution, ToolDefinition
 from bot.core.learning import UNRESOLVED_NOTES_TOOL
@@ -66,6 +68,7 @@ from bot.store.learning import LearningStore
 from bot.store.ledger import Ledger
 from bot.store.question_history import QuestionHistoryReader
 from bot.store.question_pairs import PairUse, QuestionPairStore
+from bot.store.serialization import JsonSerializer
 
 FIXED_TOOL_NAMES: Final = (
     time_series.MARKET_HISTORY,
@@ -186,6 +189,11 @@ __all__ = [
 ]
 
 
+_TOOLS_SERIALIZER: JsonSerializer[Sequence[ToolDefinition]] = JsonSerializer(
+    "list of tools", tuple[ToolDefinition, ...]
+)
+
+
 # A trial may be resumed with a cutoff up to an hour old, and still count as live.
 LIVE_CUTOFF_AGE = timedelta(hours=2)
 
@@ -198,7 +206,8 @@ class ToolFactory:
     ``read_only`` everything comes from the record, and nothing is asked, fetched or written. With ``retry_failures``,
     which is for the laboratory, a recorded trial begins again: failures that may have been resolved are asked again,
     except pages, and so are replies under another configuration. ``models_by_role`` names the model of each role, and
-    is part of that configuration. ``pair_use`` says which paired questions of other venues give prices.
+    is part of that configuration. ``pair_use`` says which paired questions of other venues give prices; ``frames`` are
+    the digests of prompts without their messages.
     """
 
     section: ResearchSection
@@ -217,6 +226,9 @@ class ToolFactory:
     models_by_role: Mapping[str, str] = field(default_factory=dict)
     pair_use: PairUse = PairUse.CONFIRMED
     warnings: DailyWarnings = field(default_factory=DailyWarnings)
+    frames: IdentityCache[str] = field(default_factory=IdentityCache)
+    # By what decides the policy: the source and the venue of a question.
+    _configuration_digests: dict[tuple[str | None, str], str] = field(default_factory=dict, init=False)
 
     async def open_trial(
         self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
@@ -236,6 +248,7 @@ class ToolFactory:
             clock=self.clock,
             deadline=until,
             urgency=start.urgency,
+            frames=self.frames,
         )
         opened = self._recorded_opening(record, question, cutoff, guarded=guarded)
         opening = opened or self._new_opening(question, models, cutoff, guarded=guarded)
@@ -315,6 +328,12 @@ class ToolFactory:
 
     def _configuration_digest(self, question: Question) -> str:
         """Return the digest of what this configuration offers a trial; the moment and the record are not part."""
+        place = (question.source, question.ref.venue)
+        if place not in self._configuration_digests:
+            self._configuration_digests[place] = self._digest_configuration(question)
+        return self._configuration_digests[place]
+
+    def _digest_configuration(self, question: Question) -> str:
         return request_digest(
             {
                 "section": self.section.model_dump(mode="json", exclude={"sources"}),
@@ -345,15 +364,16 @@ class ToolFactory:
     ) -> TrialOpening:
         names = set(implementations)
         names -= await self._tools_without_data(names, context.question, charge, opening.bound)
-        tools = (tool.tool for name, tool in implementations.items() if name in names)
+        tools = filter_permitted_tools(
+            (tool.tool for name, tool in implementations.items() if name in names), opening.policy
+        )
         text = f"{context.question.title}\n{context.question.background}\n{context.question.criteria}"
         own = (context.question.url,) if context.question.url else ()
         links = [url for url in (*own, *find_links(text)) if context.guards.blocks.refusal(url) is None]
-        complete = dataclasses.replace(
-            opening, tools=filter_permitted_tools(tools, opening.policy), addresses=tuple(dict.fromkeys(links))
-        )
+        complete = dataclasses.replace(opening, addresses=tuple(dict.fromkeys(links)))
         # As it will be read from the record, down to the order of keys, from which prompts are made.
-        return OPENING_SERIALIZER.decode(OPENING_SERIALIZER.encode(complete))
+        read = OPENING_SERIALIZER.decode(OPENING_SERIALIZER.encode(complete))
+        return dataclasses.replace(read, tools=_decode_tools(_TOOLS_SERIALIZER.encode(tools)))
 
     async def _tools_without_data(
         self, names: Collection[str], question: Question, charge: CostAttribution, before: datetime
@@ -393,6 +413,12 @@ class ToolFactory:
             charge=models.charge,
             has_summariser=models.has_role(SUMMARISER),
         )
+
+
+@lru_cache(maxsize=256)
+def _decode_tools(text: str) -> tuple[ToolDefinition, ...]:
+    """Return tools, the same objects for the same text: what is made of them for prompts is found by their identity."""
+    return tuple(_TOOLS_SERIALIZER.decode(text))
 
 
 def is_backdated(question: Question, cutoff: datetime, now: datetime) -> bool:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -22,6 +23,7 @@ from bot.core.errors import (
     TrialLimitReachedError,
 )
 from bot.core.forecasts import TrialLimits
+from bot.core.identity_cache import IdentityCache
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import Clock, RandomStreams
 from bot.core.language_models import (
@@ -160,10 +162,6 @@ _ANSWER_SERIALIZER: JsonSerializer[ModelAnswer] = JsonSerializer("answer", Model
 _PROMPT_SERIALIZER: JsonSerializer[Prompt] = JsonSerializer("prompt", Prompt)
 
 
-# A forecaster repeats calls soon or not at all; one that never repeats a call must not fill the memory.
-_MOST_REMEMBERED = 256
-
-
 # Less time than this counts as none: timers may fire a little early.
 LEAST_SECONDS = 1e-3
 
@@ -178,7 +176,10 @@ class RecordedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialModels:
-    """The models of one trial; ``deadline`` is the monotonic time at which the trial ends."""
+    """The models of one trial; ``deadline`` is the monotonic time at which the trial ends.
+
+    ``frames`` are the digests of prompts without their messages, which trials share.
+    """
 
     models: ModelGateway | None
     record: TrialRecording
@@ -186,8 +187,8 @@ class TrialModels:
     clock: Clock
     deadline: float
     urgency: ModelUrgency = ModelUrgency.ORDINARY
-    _messages: dict[int, tuple[Message, str]] = field(default_factory=dict)
-    _frames: dict[tuple[object, ...], tuple[Prompt, str]] = field(default_factory=dict)
+    frames: IdentityCache[str] = field(default_factory=IdentityCache)
+    _messages: IdentityCache[str] = field(default_factory=IdentityCache)
 
     def dialect(self, role: str) -> ModelDialect:
         """Return the dialect of the role, the same throughout the trial; raises ConfigError for one without a model."""
@@ -242,30 +243,16 @@ class TrialModels:
         return self.models
 
     def _prompt_digest(self, role: str, prompt: Prompt, seed: int | None) -> str:
-        messages = [self._cached_message_digest(message) for message in prompt.messages]
-        return request_digest({"role": role, "frame": self._frame_digest(prompt), "messages": messages, "seed": seed})
-
-    def _frame_digest(self, prompt: Prompt) -> str:
-        # Tools and schemas are made once and offered again and again: the same objects, and none of them changes.
-        key = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
-        if (cached := self._frames.get(key)) is None:
-            _evict_oldest(self._frames)
-            frame = replace(prompt, messages=(), stable=0, model="", handover=(), cache_key="")
-            cached = self._frames[key] = (frame, request_digest(_PROMPT_SERIALIZER.plain(frame)))
-        return cached[1]
-
-    def _cached_message_digest(self, message: Message) -> str:
-        # A conversation only grows, so each message is digested once. The message is kept with its digest, so that
-        # no other object can have its identity.
-        if (cached := self._messages.get(id(message))) is None:
-            _evict_oldest(self._messages)
-            cached = self._messages[id(message)] = (message, _message_digest(message))
-        return cached[1]
+        # A conversation only grows, so each message is digested once.
+        messages = [self._messages.find((message,), partial(_message_digest, message)) for message in prompt.messages]
+        # Tools and schemas are made once and offered again and again.
+        frame = self.frames.find((prompt.schema, *prompt.tools), lambda: _frame_digest(prompt), key=prompt.allowed)
+        return request_digest({"role": role, "frame": frame, "messages": messages, "seed": seed})
 
 
-def _evict_oldest(cached: dict[Any, Any]) -> None:
-    if len(cached) >= _MOST_REMEMBERED:
-        del cached[next(iter(cached))]
+def _frame_digest(prompt: Prompt) -> str:
+    frame = replace(prompt, messages=(), stable=0, model="", handover=(), cache_key="")
+    return request_digest(_PROMPT_SERIALIZER.plain(frame))
 
 
 def _message_digest(message: Message) -> str:

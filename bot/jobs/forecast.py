@@ -358,7 +358,8 @@ async def _postpone_claim(
 ) -> datetime:
     wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
     until = context.clock.now() + wait
-    if run is not None:
-        await context.ledger.forecasts.fail(run.running.id, why=why, at=context.clock.now())
-    await context.ledger.schedule.postpone(claim, until=until, why=why)
+    if run is None:
+        await context.ledger.schedule.postpone(claim, until=until, why=why)
+    else:
+        await context.ledger.forecasts.fail(run.running.id, why=why, at=context.clock.now(), postponed=(claim, until))
     return until

@@ -46,6 +46,7 @@ class LimitReason(StrEnum):
     LATENCY = "latency"
     ALLOWANCE = "requests that the provider has left"
     BUDGET = "budget"
+    PROCESS = "the CPU of this process"
 
 
 _MEASURED_REASONS = frozenset({LimitReason.RATE_LIMIT, LimitReason.LATENCY})

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.core.beliefs import ModelUsage
+from bot.core.identity_cache import IdentityCache
 from bot.core.ids import sha256_hex
 from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingSettings, ToolDefinition
 from bot.core.values import Json
@@ -118,7 +119,7 @@ class PromptDocumentCache:
         self._chars_left = chars
         self._by_message: OrderedDict[Message, PromptDocument] = OrderedDict()
         self._by_digest: OrderedDict[str, PromptDocument] = OrderedDict()
-        self._by_identity: OrderedDict[tuple[object, ...], tuple[ResponseOptions, PromptDocument]] = OrderedDict()
+        self._by_identity: IdentityCache[PromptDocument] = IdentityCache(MAX_CACHED_OPTIONS)
 
     def prompt_documents(self, prompt: Prompt) -> PromptDocuments:
         """Return the parts of a prompt; raises MalformedDataError for one that cannot be written as JSON."""
@@ -138,17 +139,13 @@ class PromptDocumentCache:
         return part
 
     def _options_document(self, prompt: Prompt) -> PromptDocument:
-        # Tools and schemas are the same objects in many prompts and never change. They are kept with their document, so
-        # that no other object can get their identity.
-        identity = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
-        if identity not in self._by_identity:
-            offer = ResponseOptions(tools=prompt.tools, allowed=prompt.allowed, schema=prompt.schema)
-            self._by_identity[identity] = (offer, self._shared_document(offer))
-            if len(self._by_identity) > MAX_CACHED_OPTIONS:
-                self._by_identity.popitem(last=False)
-        return self._by_identity[identity][1]
+        # Tools and schemas are the same objects in many prompts.
+        return self._by_identity.find(
+            (prompt.schema, *prompt.tools), lambda: self._shared_document(prompt), key=prompt.allowed
+        )
 
-    def _shared_document(self, offer: ResponseOptions) -> PromptDocument:
+    def _shared_document(self, prompt: Prompt) -> PromptDocument:
+        offer = ResponseOptions(tools=prompt.tools, allowed=prompt.allowed, schema=prompt.schema)
         part = _make_document(OPTIONS_SERIALIZER.encode(offer))
         known = self._by_digest.setdefault(part.digest, part)
         self._by_digest.move_to_end(part.digest)

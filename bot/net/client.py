@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
 import structlog
+from pydantic_core import PydanticSerializationError, to_json
 
 from bot.core.errors import (
     AuthenticationError,
@@ -171,7 +172,7 @@ class RetryingHttpClient:
         has it as its ``refusal``. Half a surrogate pair, which has no UTF-8 form, is sent as a question mark.
         """
         _require_address(url)
-        content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")
+        content = _encode_body(body)
         all_headers = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
         request = _HttpRequest("POST", url, all_headers, max_bytes, content)
         return await self._attempt(request, self._limits.deadline_s if deadline_s is None else deadline_s)
@@ -360,6 +361,18 @@ class _HttpRequest:
             **{name: value for name, value in _DEFAULT_HEADERS.items() if name.lower() not in names},
             **self.headers,
         }
+
+
+def _encode_body(body: Json) -> bytes:
+    """Return JSON as UTF-8; raises ValueError for a number that JSON does not have."""
+    # A prompt with its tools takes a third of the time of the standard library.
+    try:
+        content = to_json(body, inf_nan_mode="constants")
+    except PydanticSerializationError:  # half a surrogate pair
+        content = b"NaN"
+    if b"NaN" in content or b"Infinity" in content:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")
+    return content
 
 
 async def _read_response(response: aiohttp.ClientResponse, max_bytes: int, shown: str) -> bytes:

@@ -20,7 +20,9 @@ from bot.stats.arrays import FloatArray, IntArray, require_finite, require_same_
 from bot.stats.scores import index_from_brier
 
 # Counts in one block of resamples, 8 bytes each: small enough to stay in the cache between the draw and the product.
-_BLOCK_CELLS = 200_000
+_BLOCK_CELLS = 50_000
+# Products in one block: for more, OpenBLAS starts threads, which wait for one another longer than they compute.
+_BLOCK_PRODUCTS = 250_000
 # More clusters than this are put into so many random groups, which are drawn as wholes. Sums of groups spread as sums
 # of single clusters do; the width of an interval is right to 1 / sqrt(2 x 5,000), one per cent.
 MAX_DRAWN_UNITS = 5_000
@@ -75,14 +77,35 @@ def resample_means(
     if values.ndim != 2 or values.shape[1] != len(methods) or not len(values) or resamples < 1:
         message = f"needs (rows, {len(methods)}) scores and resamples >= 1, got {values.shape}"
         raise ValueError(message)
-    totals = _group_randomly(_cluster_totals(values, clusters), rng)
-    drawn = np.empty((resamples, len(methods)))
-    block = max(1, _BLOCK_CELLS // len(totals))
+    sums = resample_sums(cluster_sums(np.column_stack([values, np.ones(len(values))]), clusters), resamples, rng)
+    return BootstrapResamples(methods=tuple(methods), observed=values.mean(axis=0), drawn=sums[:, :-1] / sums[:, -1:])
+
+
+def cluster_sums(values: FloatArray, clusters: IntArray | None) -> FloatArray:
+    """Return the sums of each cluster, shape (clusters, columns), in the order of their numbers; None: the rows.
+
+    values has shape (rows, columns), clusters an integer for each row.
+    """
+    if clusters is None:
+        return values
+    require_same_length(clusters=clusters, rows=values[:, -1])
+    names, codes = np.unique(clusters, return_inverse=True)
+    columns = [np.bincount(codes, weights=column, minlength=names.size) for column in values.T]
+    return np.column_stack(columns)
+
+
+def resample_sums(sums: FloatArray, resamples: int, rng: Generator) -> FloatArray:
+    """Draw clusters with replacement and return the sums over those drawn, shape (resamples, columns).
+
+    sums has shape (clusters, columns). Memory does not grow with resamples beyond the result.
+    """
+    units = _group_randomly(sums, rng)
+    drawn = np.empty((resamples, units.shape[1]))
+    block = max(1, min(_BLOCK_CELLS, _BLOCK_PRODUCTS // units.shape[1]) // len(units))
     for first in range(0, resamples, block):
         size = min(block, resamples - first)
-        sums = _draw_counts(rng, size, len(totals)) @ totals
-        drawn[first : first + size] = sums[:, :-1] / sums[:, -1:]
-    return BootstrapResamples(methods=tuple(methods), observed=values.mean(axis=0), drawn=drawn)
+        drawn[first : first + size] = _draw_counts(rng, size, len(units)) @ units
+    return drawn
 
 
 def to_brier_index(resamples: BootstrapResamples) -> BootstrapResamples:
@@ -143,16 +166,6 @@ def _group_randomly(totals: FloatArray, rng: Generator) -> FloatArray:
     starts = np.arange(MAX_DRAWN_UNITS) * len(totals) // MAX_DRAWN_UNITS
     grouped: FloatArray = np.add.reduceat(totals[rng.permutation(len(totals))], starts, axis=0)
     return grouped
-
-
-def _cluster_totals(values: FloatArray, clusters: IntArray | None) -> FloatArray:
-    counted = np.column_stack([values, np.ones(len(values))])
-    if clusters is None:
-        return counted
-    require_same_length(clusters=clusters, rows=counted[:, -1])
-    names, codes = np.unique(clusters, return_inverse=True)
-    columns = [np.bincount(codes, weights=column, minlength=names.size) for column in counted.T]
-    return np.column_stack(columns)
 
 
 def _draw_counts(rng: Generator, size: int, clusters: int) -> FloatArray:

@@ -198,7 +198,8 @@ def _put_back_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) 
 
 def _create_evidence_file(path: Path, at: datetime) -> None:
     create_incremental_file(path)
-    apply_migrations(path, EVIDENCE_MIGRATIONS, backups=path.parent, at=at)
+    # It can be made anew of the evidence.
+    apply_migrations(path, EVIDENCE_MIGRATIONS, backups=None, at=at)
 
 
 def _copy_bundles(reader: Database, writer: Database, bundles: Sequence[Sequence[Any]], *more_scopes: str) -> None:

@@ -40,10 +40,11 @@ from bot.store.serialization import format_timestamp
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024
 # So many writes share a commit, which takes as long as all of their statements.
 WRITES_PER_COMMIT = 8
-# The scopes with the ids of their bundles, as JSON.
+# The scopes with the ids of their bundles, as JSON. Those of forecasts that ran at once share pages.
 _FINISHED = f"""
 select scope, json_group_array(id) from bundle b indexed by bundle_alone where {IS_ALONE}
 group by scope having exists (select 1 from forecast f where f.id = b.scope and f.state <> 'running')
+order by min(id)
 """  # noqa: S608 - made of constants
 _SELECT_BUNDLES = "select id, packed from bundle where id in (select value from json_each(?)) order by id"
 _INSERT_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"

@@ -20,7 +20,7 @@ from bot.core.questions import Question, QuestionRef
 from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.documents import CompressedDocument
 from bot.store.question_history import pin_price, read_question_version
-from bot.store.schedule import NextDueTime, complete_schedule_entry
+from bot.store.schedule import ForecastLease, NextDueTime, complete_schedule_entry, postpone_schedule_entry
 from bot.store.schema_views import IS_WITHDRAWN
 from bot.store.serialization import (
     format_timestamp,
@@ -250,9 +250,21 @@ class ForecastStore:
         """
         await self.writer.run(lambda database: _complete_forecast(database, forecast, next_due))
 
-    async def fail(self, forecast_id: str, *, why: str, at: datetime) -> None:
-        """End an unfinished forecast without an answer; an ended one does not change."""
-        await self.writer.run(lambda database: _end_forecast(database, forecast_id, "failed", why=why, at=at))
+    async def fail(
+        self, forecast_id: str, *, why: str, at: datetime, postponed: tuple[ForecastLease, datetime] | None = None
+    ) -> None:
+        """End an unfinished forecast without an answer; an ended one does not change.
+
+        ``postponed`` is its lease and until when its question is postponed, in the same transaction: a process that
+        dies in between would forecast it again at once.
+        """
+
+        def work(database: Database) -> None:
+            _end_forecast(database, forecast_id, "failed", why=why, at=at)
+            if postponed is not None:
+                postpone_schedule_entry(database, postponed[0], until=postponed[1], why=why)
+
+        await self.writer.run(work)
 
     async def get(self, forecast_id: str) -> Forecast:
         """Return a completed forecast; raises NotFoundError."""

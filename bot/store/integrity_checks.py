@@ -18,6 +18,7 @@ from sqlite_utils import Database
 
 from bot.store.database import WAL_LIMIT_BYTES, open_reader, translate_errors
 from bot.store.schema_views import IS_RESOLVED
+from bot.store.score_totals import WRONG_SCORE_TOTALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +316,11 @@ left join intent_tally t on t.venue = i.venue and t.paper = (i.mode = 'paper') a
 group by i.venue, i.mode = 'paper', i.state having counted <> tallied
 """,
         meaning="a count that is kept up does not match its table",
+    ),
+    LedgerInvariant(
+        name="score_totals_are_right",
+        sql=WRONG_SCORE_TOTALS,
+        meaning="sums of scores that are kept up do not match the scores",
     ),
 )
 INVARIANTS: tuple[LedgerInvariant, ...] = (

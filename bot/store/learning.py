@@ -19,7 +19,7 @@ from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.documents import CompressedDocument, compress_document, get_document, put_document
 from bot.store.evidence import EvidenceReader
 from bot.store.question_history import read_question_version
-from bot.store.scores import WAS_BEFORE_SPOT_TIME
+from bot.store.score_totals import WAS_BEFORE_SPOT_TIME
 from bot.store.serialization import (
     FITTED,
     OUTCOME,

@@ -42,8 +42,8 @@ class MigrationResult:
     backup: LedgerBackup | None
 
 
-def apply_migrations(path: Path, migrations: Migrations, *, backups: Path, at: datetime) -> MigrationResult:
-    """Apply what is pending, each migration in its own transaction, after a backup into the folder ``backups``.
+def apply_migrations(path: Path, migrations: Migrations, *, backups: Path | None, at: datetime) -> MigrationResult:
+    """Apply what is pending, each migration in its own transaction, after a backup into the folder ``backups``, if any.
 
     Raises StoreError as ``require_known_migrations``, and for a migration that fails; the file is then as before that
     migration.
@@ -52,7 +52,9 @@ def apply_migrations(path: Path, migrations: Migrations, *, backups: Path, at: d
         expected = migration_checksums(migrations)
         applied = require_known_migrations(database, expected, migrations)
         pending = tuple(name for name in expected if name not in applied)
-        backup = create_backup(path, backups, at=at, label=f"before-{pending[0]}") if applied and pending else None
+        backup = None
+        if applied and pending and backups is not None:
+            backup = create_backup(path, backups, at=at, label=f"before-{pending[0]}")
         if pending:
             _apply_pending(database, migrations, path)
         database.execute(_CREATE_CHECKSUMS)

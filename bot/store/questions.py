@@ -27,6 +27,7 @@ from bot.store.question_history import (
     store_versions,
 )
 from bot.store.schema_views import IS_WITHDRAWN
+from bot.store.score_totals import kept_score_totals
 from bot.store.serialization import OUTCOME, format_timestamp, parse_timestamp, question_version, to_json_list
 
 QUESTION_CHUNK = 500
@@ -271,7 +272,8 @@ def _record_questions(
             new, changed = (new + 1, changed) if ref not in before else (new, changed + 1)
             changed_versions.append((question, version))
             before[ref] = version
-    store_versions(database, changed_versions, seen_at)
+    with kept_score_totals(database, {question.ref for question, _ in changed_versions}):
+        store_versions(database, changed_versions, seen_at)
     if by_writer:
         database.execute(_SET_READ_BY_WRITER, [seen_at, to_json_list(question.ref for question, _ in changed_versions)])
     store_labels(
@@ -420,8 +422,9 @@ def _record_resolutions(database: Database, resolutions: Sequence[Resolution], s
             new += place not in known
             fresh.append(row)
             known[place] = stated
-    database.conn.executemany(_INSERT_RESOLUTION, fresh)
-    database.conn.executemany(_CLEAR_SCORED, fresh)
+    with kept_score_totals(database, {row["ref"] for row in fresh}):
+        database.conn.executemany(_INSERT_RESOLUTION, fresh)
+        database.conn.executemany(_CLEAR_SCORED, fresh)
     changed = len(fresh) - new
     same = len(resolutions) - len(fresh) - len(unknown)
     return UpsertResult(new=new, changed=changed, same=same, unknown=tuple(unknown))

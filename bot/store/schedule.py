@@ -340,8 +340,7 @@ class ScheduleStore:
 
     async def postpone(self, claim: ForecastLease, *, until: datetime, why: str) -> None:
         """Return a lease; the question is not due before ``until``. Without effect if the lease was lost."""
-        values = {**_lease_key(claim), "until": format_timestamp(until), "why": sanitize_text(why)}
-        await self.writer.run(lambda database: _execute_count(database, _POSTPONE, values))
+        await self.writer.run(lambda database: postpone_schedule_entry(database, claim, until=until, why=why))
 
     async def free_leases(self, *, owner_not: str | None, now: datetime) -> int:
         """End all leases except the current ones of ``owner_not``; return how many."""
@@ -438,6 +437,12 @@ def complete_schedule_entry(
         "why": "forecast made" if following is None else sanitize_text(following.why),
     }
     database.execute(_COMPLETE_FORECAST_ONLY_ENTRY if made_at is None else _COMPLETE_ENTRY, values)
+
+
+def postpone_schedule_entry(database: Database, claim: ForecastLease, *, until: datetime, why: str) -> None:
+    """Return a lease, within a transaction; without effect if the lease was lost."""
+    values = {**_lease_key(claim), "until": format_timestamp(until), "why": sanitize_text(why)}
+    _execute_count(database, _POSTPONE, values)
 
 
 def _execute_count(database: Database, sql: str, values: dict[str, Any]) -> int:

@@ -14,6 +14,7 @@ from sqlite_utils.migrations import Migrations
 
 from bot.store.schema_questions import QUESTION_TABLES
 from bot.store.schema_views import TRIGGERS, VIEWS
+from bot.store.score_totals import SCORE_TOTAL_TABLES, fill_score_totals
 
 MIGRATIONS = Migrations("foxcast")
 _DOCUMENTS = (
@@ -500,3 +501,11 @@ def create_ledger(database: Database) -> None:
     )
     for statement in statements:
         database.execute(statement)
+
+
+@MIGRATIONS(name="0002_score_totals")
+def add_score_totals(database: Database) -> None:
+    """Add sums of scores, and fill them from the rows of a ledger that has some."""
+    for statement in SCORE_TOTAL_TABLES:
+        database.execute(statement)
+    fill_score_totals(database)

@@ -4,7 +4,7 @@ Resolved predictions can be read as columns, for reports and calibration.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -16,6 +16,15 @@ from bot.core.outcomes import Outcome, Score
 from bot.core.predictions import BinaryShape, Prediction, QuestionShape
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
+from bot.store.score_totals import (
+    SELECT_BINS,
+    SELECT_SUMS,
+    WAS_BEFORE_SPOT_TIME,
+    CalibrationBin,
+    ScoreSums,
+    counted_query,
+    kept_score_totals,
+)
 from bot.store.serialization import OUTCOME, QUESTION, format_timestamp, parse_timestamp, unpack_prediction
 from bot.store.trials import clairvoyant_setups_json
 
@@ -43,13 +52,9 @@ update prediction set scored_against = :resolution
 where forecast = :forecast and target = :target and not exists (
   select 1 from resolution r where r.ref = prediction.ref and r.target = prediction.target and r.id > :resolution)
 """
-# Some venues score the forecast at one moment, which the question gives as its fact "spot_at".
-WAS_BEFORE_SPOT_TIME = """not exists (
-      select 1 from question_version v where v.version = q.version
-        and julianday(json_extract(v.body, '$.facts.spot_at')) < julianday(f.cutoff))"""
 # Submitted on paper or for real; a forecast that was not submitted is neither.
 WAS_SUBMITTED = """(:paper is null or exists (
-      select 1 from intent i where i.forecast = f.id and (i.mode = 'paper') = :paper
+      select 1 from intent i where i.ref = f.ref and i.forecast = f.id and (i.mode = 'paper') = :paper
         and i.state not in ('refused', 'superseded')))"""
 # For each forecaster, question and target, the last forecast before the close and before the outcome was known. The
 # cutoff counts, not the time of the computation.
@@ -99,6 +104,26 @@ select id, forecaster, ref, eligible.target, kind, batch, source, family, series
 from eligible join score s on s.forecast = id and s.target = eligible.target and s.resolution = eligible.resolution
 where age = 1 order by cutoff, ref, eligible.target, forecaster, s.rule
 """  # noqa: S608 - made of constants
+_COUNTED = counted_query(
+    filters=f"""(:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
+    and (:source is null or q.source = :source) and (:family is null or q.family = :family)
+    and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
+    and (:until is null or f.cutoff < :until)
+    and {WAS_SUBMITTED}"""
+)
+_KEPT = """ {table}
+where n > 0 and (:venue is null or venue = :venue) and (:forecaster is null or forecaster = :forecaster)
+  and (:source is null or source = :source) and (:family is null or family = :family)
+"""
+_SUM_COLUMNS = tuple(field.name for field in fields(ScoreSums))
+_SELECT_SUMS, _SELECT_KEPT_SUMS = (
+    f"select {', '.join(_SUM_COLUMNS)} from {table}"  # noqa: S608 - made of constants
+    for table in (f"({SELECT_SUMS.format(counted=_COUNTED)})", _KEPT.format(table="score_total"))
+)
+_SELECT_BINS, _SELECT_KEPT_BINS = (
+    f"""select forecaster, bin, sum(n), total(probability), total(outcome) from {table} group by forecaster, bin"""  # noqa: S608 - made of constants
+    for table in (f"({SELECT_BINS.format(counted=_COUNTED)})", _KEPT.format(table="score_bin"))
+)
 _SHAPE_KINDS = {"chosen": "choice", "landed": "curve"}
 # Data for calibration: the same choice of rows, raw, resolved before the given time. Questions that must not be used
 # for training (their fact "training") are left out, and so are forecasts that saw the future.
@@ -160,6 +185,11 @@ class ScoreFilter:
     until: datetime | None = None
     paper: bool | None = None
 
+    @property
+    def needs_rows(self) -> bool:
+        """Whether totals do not say it: they have no times, batches and submissions."""
+        return any(value is not None for value in (self.batch, self.since, self.until, self.paper))
+
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
@@ -169,9 +199,12 @@ class KnownNames:
     sources: frozenset[str]
 
 
-def _read_known_names(database: Database) -> KnownNames:
-    forecasters = database.execute("select distinct forecaster from forecast").fetchall()
-    sources = database.execute("select distinct source from question where source <> ''").fetchall()
+def _read_known_names(database: Database, *, scored: bool) -> KnownNames:
+    tables = ("score_total", "score_total") if scored else ("forecast", "question")
+    forecasters, sources = (
+        database.execute(f"select distinct {column} from {table} where {column} <> ''").fetchall()  # noqa: S608
+        for column, table in zip(("forecaster", "source"), tables, strict=True)
+    )
     return KnownNames(frozenset(name for (name,) in forecasters), frozenset(name for (name,) in sources))
 
 
@@ -243,9 +276,9 @@ class ScoreStore:
     writer: TransactionRunner
     readers: TransactionRunner
 
-    async def known_names(self) -> KnownNames:
-        """Return the names of forecasters and sources on record."""
-        return await self.readers.run(_read_known_names)
+    async def known_names(self, *, scored: bool = False) -> KnownNames:
+        """Return the names of forecasters and sources on record, or quickly only of those that have scores."""
+        return await self.readers.run(lambda database: _read_known_names(database, scored=scored))
 
     async def to_score(self, limit: int) -> list[ScorablePrediction]:
         """Return the predictions not yet scored against their current outcome, void ones included."""
@@ -257,6 +290,20 @@ class ScoreStore:
         Raises MalformedDataError for a score of another prediction.
         """
         await self.writer.run(lambda database: _record_scores(database, scored, scores, format_timestamp(at)))
+
+    async def read_sums(self, chosen: ScoreFilter) -> ScoreSums:
+        """Return the sums of scores, from the totals where these say it."""
+        sql = _SELECT_SUMS if chosen.needs_rows else _SELECT_KEPT_SUMS
+        rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
+        columns = list(zip(*rows, strict=True)) or [()] * len(_SUM_COLUMNS)
+        return ScoreSums(**dict(zip(_SUM_COLUMNS, columns, strict=True)))
+
+    async def read_bins(self, chosen: ScoreFilter) -> list[CalibrationBin]:
+        """Return the calibration of the same predictions, by forecaster and bin."""
+        sql = _SELECT_BINS if chosen.needs_rows else _SELECT_KEPT_BINS
+        rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
+        names = [field.name for field in fields(CalibrationBin)]
+        return [CalibrationBin(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def read_binary_columns(self, chosen: ScoreFilter) -> ResolvedBinaryColumns:
         """Return resolved binary predictions: the newest before close and outcome of each forecaster and target."""
@@ -307,9 +354,10 @@ def _record_scores(database: Database, scored: Sequence[ScorablePrediction], sco
             )
             raise MalformedDataError(message)
         rows.append((score.forecast, score.target, score.rule, resolution, float(score.value), at))
-    database.conn.executemany(_UPSERT_SCORE, rows)
     marks = [{"forecast": item.forecast, "target": item.target, "resolution": item.resolution} for item in scored]
-    database.conn.executemany(_SET_SCORED, marks)
+    with kept_score_totals(database, {item.ref for item in scored}):
+        database.conn.executemany(_UPSERT_SCORE, rows)
+        database.conn.executemany(_SET_SCORED, marks)
 
 
 def _read_calibration_columns(database: Database, values: dict[str, str]) -> CalibrationColumns:
@@ -350,6 +398,10 @@ def _non_binary_scores_from_row(columns: tuple[Any, ...], values: Mapping[str, f
         cutoff=parse_timestamp(cutoff),
         values=values,
     )
+
+
+def _fetch(database: Database, sql: str, chosen: ScoreFilter) -> list[tuple[Any, ...]]:
+    return database.execute(sql, {**score_filter_values(chosen), "sign": 1}).fetchall()
 
 
 def score_filter_values(chosen: ScoreFilter) -> dict[str, str | bool | None]:

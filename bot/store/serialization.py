@@ -97,7 +97,7 @@ def _composite_converter(origin: Any, arguments: tuple[Any, ...], direction: _Co
     members = tuple(argument for argument in arguments if argument is not NoneType)
     if origin in {UnionType, typing.Union} and _are_distinguishable(members):
         code = direction.part(members[0]) if len(members) == 1 else direction.union(members)
-        return lambda value: None if value is None else code(value)
+        return _identity if code is _identity else lambda value: None if value is None else code(value)
     return _identity
 
 
@@ -106,10 +106,14 @@ def _are_distinguishable(members: tuple[Any, ...]) -> bool:
 
 
 def _sequence_converter(code: ValueConverter, sequence: Callable[[Any], Any]) -> ValueConverter:
+    if code is _identity:
+        return sequence
     return lambda values: sequence(map(code, values))
 
 
 def _mapping_converter(code: ValueConverter) -> ValueConverter:
+    if code is _identity:
+        return lambda values: dict(values.items())
     return lambda values: {key: code(value) for key, value in values.items()}
 
 
@@ -125,15 +129,15 @@ def _plain_number(value: float) -> float | str:
 def _record_encoder(kind: Any) -> ValueConverter:  # noqa: ANN401 - a dataclass
     parts = [(field.name, plain_encoder(hint), _field_default(field)) for field, hint in _typed_fields(kind)]
     # A class may be stored in another form than that of its fields.
-    to_stored = getattr(kind, "to_stored", lambda _, plain: plain)
+    to_stored = getattr(kind, "to_stored", None)
 
     def write(value: Any) -> dict[str, Any]:  # noqa: ANN401
         plain = {}
         for name, code, default in parts:
             part = getattr(value, name)
             if part is not default and part != default:
-                plain[name] = code(part)
-        stored: dict[str, Any] = to_stored(value, plain)
+                plain[name] = part if code is _identity else code(part)
+        stored: dict[str, Any] = plain if to_stored is None else to_stored(value, plain)
         return stored
 
     return write

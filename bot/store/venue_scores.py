@@ -12,7 +12,8 @@ from bot.core.outcomes import ContestStanding, Outcome, Resolution
 from bot.core.predictions import Prediction, QuestionShape
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
-from bot.store.scores import WAS_BEFORE_SPOT_TIME, WAS_SUBMITTED, ScoreFilter, score_filter_values
+from bot.store.score_totals import WAS_BEFORE_SPOT_TIME
+from bot.store.scores import WAS_SUBMITTED, ScoreFilter, score_filter_values
 from bot.store.serialization import (
     OUTCOME,
     QUESTION,
@@ -44,46 +45,39 @@ with reporting as (
 submitted as (
   select i.ref, i.account, i.forecast,
          row_number() over (partition by i.ref, i.account order by not ({WAS_BEFORE_SPOT_TIME}), i.seq desc) as age
-  from intent i
+  from reporting
+  cross join intent i on i.venue = reporting.venue and i.account = reporting.account
   join forecast f on f.id = i.forecast
   join question q on q.ref = i.ref
   join current_resolution r on r.ref = i.ref
   where i.action = 'forecast' and i.mode <> 'paper' and i.state = 'acked' and f.cutoff <= r.resolved_at
+    and (:venue is null or i.venue = :venue)
     and (:forecaster is null or f.forecaster = :forecaster) and (:since is null or f.cutoff >= :since))
 select q.venue, submitted.account, q.ref, r.target, q.title, f.forecaster, r.body, r.resolved_at, p.probability, p.body,
        v.body, s.rule, s.value
 from submitted
-join reporting on reporting.account = submitted.account
-join question q on q.ref = submitted.ref and q.venue = reporting.venue
+cross join question q on q.ref = submitted.ref
 join forecast f on f.id = submitted.forecast
 join question_version v on v.version = f.version
 join current_resolution r on r.ref = submitted.ref
 join prediction p on p.forecast = f.id and p.target = r.target
 left join venue_score s on s.ref = q.ref and s.target = r.target and s.account = submitted.account
-where submitted.age = 1 and (:venue is null or q.venue = :venue)
+where submitted.age = 1
 order by q.venue, submitted.account, r.resolved_at desc, q.ref, r.target, s.rule
 """  # noqa: S608 - made of constants
-# Only the first forecast counts: if it was late, all later ones were.
+# The first rows of each reason, with the count of all that have it.
 _SELECT_UNSCORED = f"""
-with first as (
-  select f.forecaster, f.ref, p.target, r.kind, r.body, r.resolved_at, q.closes_at, q.title, min(f.cutoff) as begun,
-         (select json_extract(v.body, '$.facts.spot_at') from question_version v
-          where v.version = q.version) as spot_at,
-         max(exists (select 1 from score s
-           where s.forecast = p.forecast and s.target = p.target and s.resolution = r.id)) as has_score,
-         min(coalesce(p.scored_against, 0) = r.id) as is_done
-  from current_resolution r
-  join prediction p on p.ref = r.ref and p.target = r.target
-  join forecast f on f.id = p.forecast
-  join question q on q.ref = f.ref
-  where f.state = 'done'
-    and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
-    and (:since is null or f.cutoff >= :since) and {WAS_SUBMITTED}
-  group by f.forecaster, f.ref, p.target, r.id)
-select forecaster, ref, target, title, kind, body, resolved_at, closes_at, spot_at, begun, is_done from first
-where kind = 'void' or begun > resolved_at or begun > coalesce(closes_at, begun)
-  or julianday(begun) > julianday(coalesce(spot_at, begun)) or not has_score
-order by resolved_at desc, ref, target, forecaster
+with counted as (
+  select u.forecaster, u.ref, u.target, u.why, u.resolved_at, count(*) over (partition by u.forecaster, u.why) as count,
+         row_number() over (partition by u.forecaster, u.why order by u.resolved_at desc, u.ref, u.target) as place
+  from unscored u
+  where (:venue is null or substr(u.ref, 1, length(:venue) + 1) = :venue || ':')
+    and (:forecaster is null or u.forecaster = :forecaster)
+    and ((:since is null and :paper is null) or exists (
+      select 1 from forecast f where f.ref = u.ref and f.forecaster = u.forecaster
+        and (:since is null or f.cutoff >= :since) and {WAS_SUBMITTED})))
+select forecaster, ref, target, why, count from counted
+where place <= coalesce(:examples, place) order by resolved_at desc, ref, target, forecaster
 """  # noqa: S608 - made of constants
 
 
@@ -111,14 +105,13 @@ class VenueScoredQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnscoredQuestion:
-    """A resolved question without our own score for a forecaster, and the reason."""
+    """A resolved question without our own score for a forecaster, and the reason; ``count`` have the same reason."""
 
     forecaster: str
     ref: QuestionRef
     target: str
-    title: str
-    resolved_at: datetime
     why: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +162,11 @@ class VenueScoreStore:
             return []
         return await self.readers.run(lambda database: _list_scored(database, chosen))
 
-    async def unscored(self, chosen: ScoreFilter) -> list[UnscoredQuestion]:
-        """Return the resolved questions without our own score, newest first."""
+    async def unscored(self, chosen: ScoreFilter, *, examples: int | None = None) -> list[UnscoredQuestion]:
+        """Return the resolved questions without our own score, newest first; at most so many of each reason."""
+        values = {**score_filter_values(chosen), "examples": examples}
         return await self.readers.run(
-            lambda database: [
-                _unscored_from_row(*row) for row in database.execute(_SELECT_UNSCORED, score_filter_values(chosen))
-            ]
+            lambda database: [_unscored_from_row(*row) for row in database.execute(_SELECT_UNSCORED, values)]
         )
 
 
@@ -229,30 +221,5 @@ def _scored_from_row(columns: tuple[Any, ...], values: Mapping[str, float]) -> V
     )
 
 
-def _unscored_from_row(*columns: Any) -> UnscoredQuestion:  # noqa: ANN401 - a database row
-    forecaster, ref, target, title, kind, body, resolved_at, closes_at, spot_at, begun, is_done = columns
-    return UnscoredQuestion(
-        forecaster=forecaster,
-        ref=QuestionRef.parse(ref),
-        target=target,
-        title=title,
-        resolved_at=parse_timestamp(resolved_at),
-        why=_unscored_reason((kind, body), (resolved_at, closes_at, spot_at), begun, is_done=bool(is_done)),
-    )
-
-
-def _unscored_reason(
-    outcome: tuple[str, str], times: tuple[str, str | None, str | None], begun: str, *, is_done: bool
-) -> str:
-    kind, body = outcome
-    resolved_at, closes_at, spot_at = (datetime.fromisoformat(time) if time else None for time in times)
-    first = parse_timestamp(begun)
-    if kind == "void":
-        return f"void: {getattr(OUTCOME.decode(body), 'reason', '')}"
-    if spot_at is not None and first > spot_at:
-        return "forecast after the time at which its venue scores"
-    if closes_at is not None and first > closes_at:
-        return "forecast after it had closed"
-    if resolved_at is not None and first > resolved_at:
-        return "forecast after its outcome was known"
-    return "its outcome does not fit the question that was forecast" if is_done else "not scored yet"
+def _unscored_from_row(forecaster: str, ref: str, target: str, why: str, count: int) -> UnscoredQuestion:
+    return UnscoredQuestion(forecaster=forecaster, ref=QuestionRef.parse(ref), target=target, why=why, count=count)

@@ -1,11 +1,9 @@
 """The JSON API below /api/v1: asked forecasts, and what is on record; described by /api/v1/openapi.json."""
 
-import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 import structlog
@@ -17,10 +15,12 @@ from starlette.routing import Route
 from bot.alerts.conditions import find_degradations
 from bot.core.errors import FoxcastError, NotFoundError, describe_error
 from bot.core.forecasts import Forecast
+from bot.core.outcomes import BRIER
 from bot.core.questions import QuestionRef
 from bot.core.redaction import redact_foreign_message
 from bot.store.questions import QuestionFilter, QuestionRow, QuestionState
-from bot.store.scores import ResolvedBinaryColumns, ScoreFilter
+from bot.store.score_totals import ScoreSums
+from bot.store.scores import ScoreFilter
 from bot.store.serialization import PREDICTIONS
 from bot.web.api_callers import ApiCaller, ApiRefusal, CallerDirectory
 from bot.web.api_schema import (
@@ -155,8 +155,7 @@ class JsonApi:
 
     async def _list_scores(self, request: Request, caller: ApiCaller) -> Response:
         caller.require_reading()
-        columns = await self.state.ledger.scores.read_binary_columns(ScoreFilter())
-        return _respond_all(await asyncio.to_thread(_summarize_scores, columns))
+        return _respond_all(summarize_scores(await self.state.ledger.scores.read_sums(ScoreFilter())))
 
     async def _read_health(self, request: Request, caller: ApiCaller) -> Response:
         caller.require_reading()
@@ -243,24 +242,23 @@ def _forecast_summary(one: Forecast) -> ForecastSummary:
     )
 
 
-def _summarize_scores(columns: ResolvedBinaryColumns) -> list[ScoreSummary]:
-    groups: dict[tuple[str, str], list[tuple[float, float | None]]] = defaultdict(list)
-    rows = zip(*(columns.forecaster, columns.family, columns.probability, columns.crowd, columns.outcome), strict=True)
-    for forecaster, family, probability, crowd, outcome in rows:
-        of_crowd = None if crowd is None else (crowd - outcome) ** 2
-        groups[forecaster, family].append(((probability - outcome) ** 2, of_crowd))
-    return [_score_summary(*key, losses) for key, losses in sorted(groups.items())]
-
-
-def _score_summary(forecaster: str, family: str, losses: Sequence[tuple[float, float | None]]) -> ScoreSummary:
-    of_crowd = [crowd for _, crowd in losses if crowd is not None]
-    return ScoreSummary(
-        forecaster=forecaster,
-        family=family,
-        predictions=len(losses),
-        brier=fmean(own for own, _ in losses),
-        brier_crowd=fmean(of_crowd) if of_crowd else None,
-    )
+def summarize_scores(sums: ScoreSums) -> list[ScoreSummary]:
+    """Return the mean Brier score of each forecaster and family of questions."""
+    groups: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0, 0.0])
+    keys = zip(sums.forecaster, sums.family, sums.rule, strict=True)
+    for key, row in zip(keys, zip(sums.n, sums.value, sums.crowd_n, sums.crowd, strict=True), strict=True):
+        if key[2] == BRIER:
+            groups[key[:2]] = [one + more for one, more in zip(groups[key[:2]], row, strict=True)]
+    return [
+        ScoreSummary(
+            forecaster=forecaster,
+            family=family,
+            predictions=round(n),
+            brier=value / n,
+            brier_crowd=crowd / crowd_n if crowd_n else None,
+        )
+        for (forecaster, family), (n, value, crowd_n, crowd) in sorted(groups.items())
+    ]
 
 
 def _respond(answer: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

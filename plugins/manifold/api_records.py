@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from bot.api import MalformedDataError
+from bot.api import MalformedDataError, replace_invisible
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_9000_MS = 221_845_392_000_000
@@ -165,6 +165,6 @@ def parse_record(kind: type[RecordT], record: object, name: str) -> RecordT:
 
 
 def record_name(record: object, kind: str = "market") -> str:
-    """Return the name of a record for messages, with at most 40 characters of its id."""
+    """Return the name of a record for messages, with at most 40 visible characters of its id."""
     found = record.get("id") if isinstance(record, Mapping) else None
-    return f"{kind} {str(found)[:40]}" if isinstance(found, str | int) else f"a {kind} without an id"
+    return f"{kind} {replace_invisible(str(found)[:40])}" if isinstance(found, str | int) else f"a {kind} without an id"

@@ -17,14 +17,11 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 from bot.api import (
     AuthenticationError,
-    ConfigError,
     HttpErrorResponse,
     MalformedDataError,
     RequestRejectedError,
@@ -33,6 +30,7 @@ from bot.api import (
     TokenPrice,
 )
 from plugins.models._provider_errors import MAX_SHOWN_CHARS, ErrorRemedy, provider_error
+from plugins.models._vendors import library_file
 from plugins.models._wire_call import MAX_REPLY_BYTES, WireCall, WireReply
 from plugins.models._wire_chat import chat_messages, parse_chat_reply, response_format, tool_fields
 
@@ -79,11 +77,7 @@ def load_library() -> ModuleType:
 
 def read_price_list() -> Mapping[str, Mapping[str, Any]]:
     """Return the list of prices that the library brings, by model, read from its file: the import is not needed."""
-    found = find_spec("litellm")
-    if found is None or found.origin is None:
-        message = "the library litellm is not installed: install what Foxcast needs again"
-        raise ConfigError(message)
-    prices: Mapping[str, Mapping[str, Any]] = json.loads(Path(found.origin).with_name(PRICE_FILE).read_bytes())
+    prices: Mapping[str, Mapping[str, Any]] = json.loads(library_file(PRICE_FILE).read_bytes())
     return prices
 
 
@@ -157,10 +151,20 @@ def library_request(call: WireCall, supported: Sequence[str]) -> dict[str, Any]:
         "model": call.model,
         # Our own copy: the library changes messages and schemas in place, for some vendors.
         **json.loads(json.dumps({"messages": chat_messages(call), **fields})),
-        # Two names for the same in the library; either alone keeps the other's default for some vendors.
-        "num_retries": 0,
-        "max_retries": 0,
+        **_single_request(call.model.partition("/")[0]),
     }
+
+
+def _single_request(vendor: str) -> dict[str, Any]:
+    """Return the arguments with which the library sends one request, never a second one that may be billed too.
+
+    Two names for the same; either alone keeps the other's default for some vendors. Where the library forgets the
+    second one before it uses the OpenAI SDK, that would send three requests.
+    """
+    from litellm.constants import openai_compatible_providers  # the library is late
+
+    forgotten = {"allowed_openai_params": ["max_retries"]} if vendor in openai_compatible_providers else {}
+    return {"num_retries": 0, "max_retries": 0, **forgotten}
 
 
 def read_library_reply(reply: Any, call: WireCall) -> WireReply:  # noqa: ANN401 - the library's own type is late

@@ -47,6 +47,8 @@ class ThinkingStyle(StrEnum):
     SWITCH = "switch"
     # "thinking": {"type": "enabled"}, "reasoning_effort": "high"
     SWITCH_EFFORT = "switch and effort"
+    # "reasoning_effort": "high", or "reasoning": {"enabled": false}
+    TOGGLE = "toggle"
     # "enable_thinking": true, "thinking_budget": 16000
     FLAG = "flag"
 
@@ -297,6 +299,15 @@ _PROFILES_BY_VENDOR: dict[str, ProfileRows] = {
         ),
         (r"", _MISTRAL),
     ),
+    # Others are hosted models as at other hosts.
+    "together_ai": (
+        (r"openai/gpt-oss", _thinking_profile(_C, ThinkingStyle.EFFORT, LOW_TO_HIGH, can_disable_thinking=False)),
+        (r"deepseek-ai/deepseek-v4-pro", _thinking_profile(_C, ThinkingStyle.TOGGLE, ("high", "max"))),
+        (
+            r"moonshotai/kimi-k3|zai-org/glm-5\.2|minimaxai/minimax-m3|nvidia/nemotron-3-ultra|qwen/qwen3\.(5-9b|6-plus)",
+            _thinking_profile(_C, ThinkingStyle.TOGGLE, LOW_TO_HIGH),
+        ),
+    ),
     "groq": (
         (
             r"openai/gpt-oss",
@@ -321,8 +332,11 @@ _ROUTER_VENDORS = {
 }
 ROUTER = "openrouter"
 # Vendors of open models that the library would call by the OpenAI SDK without changing anything: it lists no effort and
-# no single call for them.
-HOSTING_VENDORS = ("cerebras", "hyperbolic", "lambda_ai", "nebius", "novita", "nvidia_nim", "wandb")
+# no single call for them, or only for some models.
+HOSTING_VENDORS = (
+    *("ai21_chat", "cerebras", "empower", "friendliai", "galadriel", "github", "hyperbolic", "lambda_ai", "meta_llama"),
+    *("modelscope", "nebius", "novita", "nvidia_nim", "tencent", "together_ai", "vercel_ai_gateway", "wandb"),
+)
 # Families that litellm serves under names of its own, in clouds.
 _CLOUD_MODELS = re.compile(
     r"claude-[a-z]+-[4-9]|gemini-[2-9]|gpt-[5-9]|deepseek-v[4-9]|kimi-k[2-9]|(^|[/.])o[134]", re.IGNORECASE
@@ -338,27 +352,26 @@ def model_profile(vendor: str, name: str) -> ModelProfile:
     if vendor == ROUTER:
         maker, _, rest = name.partition("/")
         return _router_profile(_ROUTER_VENDORS.get(maker.lower(), ""), rest)
-    if vendor in HOSTING_VENDORS:
-        deep = bool(_CLOUD_MODELS.search(name))
-        return replace(
-            _PLAIN,
-            single_call=False,
-            max_tokens=THINKING_TOKENS if deep else PLAIN_TOKENS,
-            takes_sampling=not deep,
-        )
     plain = name.lower().removeprefix("anthropic.")
     # Some write a version with a dot where others write a dash.
     plain = plain.replace(".", "-") if vendor == "anthropic" else plain
     return next(
         (profile for pattern, profile in _PROFILES_BY_VENDOR.get(vendor, ()) if re.match(pattern, plain)),
-        ModelProfile(),
+        hosted_profile(name) if vendor in HOSTING_VENDORS else ModelProfile(),
     )
+
+
+def hosted_profile(name: str) -> ModelProfile:
+    """Return the profile of a model at a vendor that hosts the models of others, all in the same form."""
+    deep = bool(_CLOUD_MODELS.search(name))
+    tokens = THINKING_TOKENS if deep else PLAIN_TOKENS
+    return replace(_PLAIN, single_call=False, max_tokens=tokens, takes_sampling=not deep)
 
 
 def library_profile(name: str) -> ModelProfile:
     """Return the profile of a model that litellm translates for.
 
-    it knows which fields to drop, so few are needed here.
+    It knows which fields to drop, so few are needed here.
     """
     deep = bool(_CLOUD_MODELS.search(name))
     tokens = THINKING_TOKENS if deep else PLAIN_TOKENS

@@ -1,12 +1,19 @@
 """The addresses of the vendors, and how they expect a key: what litellm would look up for them, without litellm.
 
-Names of vendors and of environment variables are those of litellm, so that settings for litellm work here.
+Names of vendors and of environment variables are those of litellm, so that settings for litellm work here. Vendors that
+only differ by their address are in a file of litellm (docs.litellm.ai, "Adding OpenAI-Compatible Providers"), which is
+read without importing the library.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from bot.api import ConfigError
 from plugins.models._profiles import ROUTER, WireFormat
@@ -44,8 +51,21 @@ class VendorAddress:
         return {**self.headers, self.key_header: f"Bearer {key}" if self.key_header == "Authorization" else key}
 
 
-def _env_address(name: str, base: str) -> VendorAddress:
-    return VendorAddress(base=base, base_variables=(f"{name}_API_BASE",), key_variables=(f"{name}_API_KEY",))
+# The file of litellm with vendors of the OpenAI form, and what may be in its entries: with anything else litellm does
+# more than look up an address. A mapping counts where it renames only fields that are not sent.
+VENDOR_FILE = "llms/openai_like/providers.json"
+_LISTED_FIELDS = frozenset(
+    {"base_url", "api_key_env", "api_base_env", "base_class", "param_mappings", "special_handling"}
+    | {"supported_endpoints"}
+)
+_UNSENT_FIELDS = frozenset({"max_completion_tokens"})
+# One makes lists of parts texts, which are sent as texts anyway; the other is for another form of requests.
+_IDLE_SWITCHES = frozenset({"convert_content_list_to_string", "force_store_false"})
+
+
+def _env_address(name: str, base: str, *more_key_variables: str) -> VendorAddress:
+    key_variables = (f"{name}_API_KEY", *more_key_variables)
+    return VendorAddress(base=base, base_variables=(f"{name}_API_BASE",), key_variables=key_variables)
 
 
 VENDOR_ADDRESSES: Mapping[str, VendorAddress] = MappingProxyType(
@@ -81,6 +101,24 @@ VENDOR_ADDRESSES: Mapping[str, VendorAddress] = MappingProxyType(
         "nebius": _env_address("NEBIUS", "https://api.studio.nebius.ai/v1"),
         "novita": _env_address("NOVITA", "https://api.novita.ai/v3/openai"),
         "nvidia_nim": _env_address("NVIDIA_NIM", "https://integrate.api.nvidia.com/v1"),
+        "ai21_chat": _env_address("AI21", "https://api.ai21.com/studio/v1"),
+        "empower": _env_address("EMPOWER", "https://app.empower.dev/api/v1"),
+        "friendliai": VendorAddress(
+            base="https://api.friendli.ai/serverless/v1",
+            base_variables=("FRIENDLI_API_BASE",),
+            key_variables=("FRIENDLIAI_API_KEY", "FRIENDLI_TOKEN"),
+        ),
+        "galadriel": _env_address("GALADRIEL", "https://api.galadriel.com/v1"),
+        "github": _env_address("GITHUB", "https://models.inference.ai.azure.com"),
+        "meta_llama": _env_address("LLAMA", "https://api.llama.com/compat/v1"),
+        "modelscope": _env_address("MODELSCOPE", "https://api-inference.modelscope.cn/v1"),
+        "tencent": _env_address("TENCENT", "https://tokenhub-intl.tencentcloudmaas.com/v1"),
+        "together_ai": VendorAddress(
+            base="https://api.together.ai/v1",
+            base_variables=("TOGETHER_AI_API_BASE",),
+            key_variables=("TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_AI_TOKEN"),
+        ),
+        "vercel_ai_gateway": _env_address("VERCEL_AI_GATEWAY", "https://ai-gateway.vercel.sh/v1", "VERCEL_OIDC_TOKEN"),
         "wandb": _env_address("WANDB", "https://api.inference.wandb.ai/v1"),
         ROUTER: _env_address("OPENROUTER", "https://openrouter.ai/api/v1"),
         "custom_openai": VendorAddress(),
@@ -88,6 +126,38 @@ VENDOR_ADDRESSES: Mapping[str, VendorAddress] = MappingProxyType(
         "hosted_vllm": VendorAddress(base_variables=("HOSTED_VLLM_API_BASE",)),
     }
 )
+
+
+def vendor_address(vendor: str) -> VendorAddress | None:
+    """Return where a vendor is called directly, None for one whose calls litellm has to translate."""
+    return VENDOR_ADDRESSES.get(vendor) or listed_addresses().get(vendor)
+
+
+@cache
+def listed_addresses() -> Mapping[str, VendorAddress]:
+    """Return the vendors of litellm's file that only differ by their address, by name."""
+    listed: Mapping[str, Mapping[str, Any]] = json.loads(library_file(VENDOR_FILE).read_bytes())
+    return {
+        vendor: VendorAddress(
+            base=entry["base_url"],
+            base_variables=(entry["api_base_env"],) if entry.get("api_base_env") else (),
+            key_variables=(entry["api_key_env"],),
+        )
+        for vendor, entry in listed.items()
+        if entry.keys() <= _LISTED_FIELDS
+        and entry.get("param_mappings", {}).keys() <= _UNSENT_FIELDS
+        and entry.get("special_handling", {}).keys() <= _IDLE_SWITCHES
+    }
+
+
+def library_file(name: str) -> Path:
+    """Return a file of the library litellm, which is not imported for it; raises ConfigError without the library."""
+    found = find_spec("litellm")
+    if found is None or found.origin is None:
+        message = "the library litellm is not installed: install what Foxcast needs again"
+        raise ConfigError(message)
+    return Path(found.origin).parent / name
+
 
 # Hosts of the same vendors, for endpoints that are set by their address.
 _VENDOR_HOSTS = {

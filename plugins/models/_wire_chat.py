@@ -178,6 +178,8 @@ def _thinking_fields(call: WireCall) -> dict[str, Json]:
         return {"reasoning": {"effort": level}}
     if style is ThinkingStyle.FLAG:
         return _thinking_flag_fields(call, level)
+    if style is ThinkingStyle.TOGGLE and not on:
+        return {"reasoning": {"enabled": False}}
     switch: dict[str, Json] = {"type": "enabled" if on else "disabled"}
     if on and call.profile.keep_earlier == "clear_thinking":
         switch["clear_thinking"] = False
@@ -185,9 +187,8 @@ def _thinking_fields(call: WireCall) -> dict[str, Json]:
         switch["keep"] = "all"
     if style is ThinkingStyle.SWITCH or (not on and style is ThinkingStyle.SWITCH_EFFORT):
         return {"thinking": switch}
-    if style is ThinkingStyle.SWITCH_EFFORT:
-        return {"thinking": switch, "reasoning_effort": level}
-    return {} if style is ThinkingStyle.NONE else {"reasoning_effort": level}
+    effort: dict[str, Json] = {} if style is ThinkingStyle.NONE else {"reasoning_effort": level}
+    return {"thinking": switch, **effort} if style is ThinkingStyle.SWITCH_EFFORT else effort
 
 
 def _thinking_flag_fields(call: WireCall, level: str) -> dict[str, Json]:

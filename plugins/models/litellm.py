@@ -1,15 +1,16 @@
 """Models of the many named vendors: ``litellm:anthropic/...``, ``litellm:gemini/...``, named as the library does.
 
-The vendors of ``_vendors`` are called directly, in their own form, with a body that we write and a reply that we parse.
-Their prices are read from the list that litellm brings, so the library is not even imported for them. For all others
-litellm translates (``acompletion``), and `foxcast doctor` says so. Why litellm does not carry all of
-them: a model's messages must be sent back unchanged, and in litellm 1.101.6, measured against a recording endpoint,
+The vendors that ``_vendors`` knows are called directly, in their own form, with a body that we write and a reply that
+we parse. Their prices are read from the list that litellm brings, so the library is not even imported for them. For all
+others litellm translates (``acompletion``), and `foxcast doctor` says so. Why litellm does not carry all of them: a
+model's messages must be sent back unchanged, and in litellm 1.101.6, measured against a recording endpoint,
 
 - ``anthropic_messages`` drops thinking blocks whose text is empty, signature included, which is how newer models send
   them; and after a refused signature it drops all thinking and repeats the request silently;
 - ``agenerate_content`` fails in a plain install, for it imports ``fastapi``;
 - ``aresponses`` rebuilds each item in types of its own, without what has no value;
-- ``acompletion`` loses the effort of DeepSeek, refuses it for Z.AI, DashScope and Mistral before sending, strips
+- ``acompletion`` refuses tools, before sending, for models of hosting vendors that are not on its list of prices; it
+  loses the effort of DeepSeek, refuses it for Z.AI, DashScope and Mistral before sending, strips
   ``reasoning_content`` for Mistral and vLLM and ``reasoning_details`` for OpenRouter, and knows neither the effort nor
   the ids of Gemini models that are not on its list.
 
@@ -57,9 +58,15 @@ from plugins.models._litellm_library import (
     read_library_reply,
     read_price_list,
 )
-from plugins.models._profiles import ModelProfile, WireFormat, library_profile, model_profile
+from plugins.models._profiles import ModelProfile, WireFormat, hosted_profile, library_profile, model_profile
 from plugins.models._provider_errors import ErrorRemedy
-from plugins.models._vendors import VENDOR_ADDRESSES, VendorAddress, key_path, request_url
+from plugins.models._vendors import (
+    VENDOR_ADDRESSES,
+    VendorAddress,
+    key_path,
+    request_url,
+    vendor_address,
+)
 from plugins.models._wire_call import WireCall, WireReply
 from plugins.models._wire_chat import require_complete_prompt
 from plugins.models.openai_compatible import ModelEndpoint, send_with_state_retry, with_cost
@@ -140,11 +147,11 @@ class LitellmProvider:
         vendor = model.partition("/")[0]
         if vendor in self._settings.keys:
             return None
-        if (known := VENDOR_ADDRESSES.get(vendor)) is not None:
+        if (known := vendor_address(vendor)) is not None:
             return (
                 f"no key; set {_key_variable(model)}" if known.key_variables and known.api_key(None) is None else None
             )
-        library = await self._load_library()
+        library = await self.load_library()
         missing = library.validate_environment(model=model)["missing_keys"]
         # It does not know all names that it looks up itself. Where more than a key is missing, there may be other
         # credentials: a role of the machine, or your own server, which needs none.
@@ -158,7 +165,7 @@ class LitellmProvider:
     async def check_access(self, model: str) -> str:
         """Ask the vendor whether it accepts the key and lists the model, for nothing; see ``AccessCheck``."""
         vendor, _, name = model.partition("/")
-        known = VENDOR_ADDRESSES.get(vendor)
+        known = vendor_address(vendor)
         if known is None:
             return "its key can only be checked by asking the model"
         base, key = self._address_and_key(f"{NAME}:{model}", vendor, known)
@@ -187,11 +194,11 @@ class LitellmProvider:
             profile=profile,
             error_remedy=self._error_remedy(vendor),
         )
-        if profile.wire is WireFormat.LIBRARY:
+        if (known := vendor_address(vendor)) is None:
             reply = await send_with_state_retry(call, self._send_through_library)
             require_complete_prompt(call, reply.completion.usage, where=_CUT_PROMPT_ADVICE)
             return reply.completion
-        endpoint = self._endpoint(call, vendor)
+        endpoint = self._endpoint(call, vendor, known)
         reply = await send_with_state_retry(call, lambda asked: endpoint.send(asked, self._http))
         return with_cost(reply, await self.price(model))
 
@@ -209,7 +216,8 @@ class LitellmProvider:
         await close_litellm_async_clients()  # type: ignore[no-untyped-call]  # the library does not annotate it
         self._library.in_memory_llm_clients_cache.flush_cache()
 
-    async def _load_library(self) -> ModuleType:
+    async def load_library(self) -> ModuleType:
+        """Return the library, imported in a thread; ``aclose`` closes what it opened since."""
         async with self._loading:
             if self._library is None:
                 self._library = await asyncio.to_thread(load_library)
@@ -219,12 +227,11 @@ class LitellmProvider:
         key = self._settings.keys.get(vendor)
         return None if key is None else key.get_secret_value()
 
-    def _endpoint(self, call: WireCall, vendor: str) -> ModelEndpoint:
+    def _endpoint(self, call: WireCall, vendor: str, known: VendorAddress) -> ModelEndpoint:
         """Return the target of a call that we send ourselves.
 
         Raises AuthenticationError where there is no key for it.
         """
-        known = VENDOR_ADDRESSES[vendor]
         base, key = self._address_and_key(call.display_name, vendor, known)
         return ModelEndpoint(
             url=request_url(base, call.profile.wire, call.name),
@@ -243,7 +250,7 @@ class LitellmProvider:
 
     async def _send_through_library(self, call: WireCall) -> WireReply:
         """Send the request through the library, which knows the forms of some more vendors."""
-        library = await self._load_library()
+        library = await self.load_library()
         vendor, deadline_s = call.model.partition("/")[0], self._settings.deadline_s
         request = {
             **library_request(call, library.get_supported_openai_params(model=call.model) or ()),
@@ -326,9 +333,14 @@ def _model_profile(model: str) -> ModelProfile:
     vendor, _, name = model.partition("/")
     if vendor in VENDOR_ADDRESSES:
         return model_profile(vendor, name)
+    if vendor_address(vendor) is not None:
+        return hosted_profile(name)
     return replace(library_profile(name), cache_marks=vendor in CACHE_MARK_VENDORS)
 
 
 def _key_variable(model: str) -> str:
-    """Return the variable that holds the key of a model's vendor."""
-    return f"{_KEY_VARIABLE_PREFIX}{model.partition('/')[0].upper()}"
+    """Return the variable that holds the key of a model's vendor: the vendor's own where its name fits in none."""
+    vendor = model.partition("/")[0]
+    if "-" in vendor and (known := vendor_address(vendor)) is not None:
+        return known.key_variables[0]
+    return f"{_KEY_VARIABLE_PREFIX}{vendor.upper()}"

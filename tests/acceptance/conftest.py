@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -16,8 +14,8 @@ import pytest
 import structlog
 
 from bot.cli.main import main
+from tests.acceptance.command_server import run_foxcast
 
-COMMAND = Path(sys.executable).with_name("foxcast")
 PLUGIN = Path(__file__).with_name("fake_crowd_forecaster.py")
 AS_INSTALLED = Path(__file__).with_name("as_installed")
 CONFIG = """
@@ -70,16 +68,7 @@ class FoxcastInstallation:
         return {**kept, **named, "HOME": str(self.folder), "PYTHONPATH": str(AS_INSTALLED), **self.extra}
 
     def __call__(self, *arguments: object, timeout: float = 60) -> CommandResult:
-        done = subprocess.run(
-            [COMMAND, *map(str, arguments)],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        done = run_foxcast([*map(str, arguments)], folder=self.folder, environment=self.environment, timeout=timeout)
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def with_environment(self, **extra: str) -> "FoxcastInstallation":

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.simulator.fake_service import FakeService
-from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallation, installed, run_in_thread
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CommandResult, FoxcastInstallation, installed, run_in_thread
 
 PLUGIN = Path(__file__).with_name("biased_forecaster.py")
 # A pass over a venue that takes a request every few seconds takes so long.
@@ -42,10 +43,7 @@ class LiveInstallation:
     async def __call__(self, *arguments: object) -> CommandResult:
         """Run a command while the venue is served in this very loop; a pass has a process of its own."""
         if arguments[0] == "run":
-            process = await self._started(*map(str, arguments))
-            async with asyncio.timeout(PATIENCE_S):
-                out, err = await process.communicate()
-            answer = CommandResult(process.returncode or 0, out.decode(), err.decode())
+            answer = await asyncio.to_thread(self._wide, *arguments, timeout=PATIENCE_S)
         else:
             answer = await asyncio.to_thread(run_in_thread, self._wide, *arguments)
         assert self.secret not in answer.out + answer.err
@@ -65,7 +63,10 @@ class LiveInstallation:
 
     async def daemon(self, until: Callable[[], bool], *, then: Sequence[str] = ()) -> CommandResult:
         """Run the daemon until something is so, run another command at the same time, and end it with SIGTERM."""
-        process = await self._started("run")
+        wide, pipe = self._wide, asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            COMMAND, "run", cwd=wide.folder, env=wide.environment, stdout=pipe, stderr=pipe
+        )
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while not until():
@@ -84,17 +85,6 @@ class LiveInstallation:
     @property
     def _wide(self) -> FoxcastInstallation:
         return self.foxcast.with_environment(COLUMNS="200")
-
-    async def _started(self, *arguments: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            COMMAND,
-            *arguments,
-            cwd=self.foxcast.folder,
-            env=self._wide.environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
 
     def leaks(self) -> list[Path]:
         """Return the files of the state folder that hold the secret."""

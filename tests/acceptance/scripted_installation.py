@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bot.core.values import Json
 from bot.testing.model_server import CompletionRequest, ReplyFunction, ScriptedModelServer, play_moves
-from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallation, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CommandResult, FoxcastInstallation, installed
 
 HARBOUR = Path(__file__).parents[1] / "unit" / "fake_reader_venue.py"
 SHELF = """
@@ -83,7 +84,7 @@ class ScriptedInstallation:
         return process
 
     async def __call__(self, *arguments: str) -> CommandResult:
-        return await wait_for_result(await self.begin(*arguments))
+        return await asyncio.to_thread(self.foxcast, *arguments)
 
     async def end(self) -> None:
         """End what still runs."""

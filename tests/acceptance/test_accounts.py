@@ -18,7 +18,8 @@ from bot.jobs.reconciliation import settle_accounts
 from bot.jobs.withdrawals import cancel_requested_orders
 from bot.store.ledger import open_ledger
 from bot.testing.paper_market import FakePaperMarket
-from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, installed
 from tests.unit.execution.paper.paper_outbox_fixture import open_outbox_fixture
 
 VENUE = "forecastbench"

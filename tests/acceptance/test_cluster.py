@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.acceptance.conftest import COMMAND, FoxcastInstallation, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import FoxcastInstallation, installed
 
 pytest.importorskip("distributed", reason="the extra cluster is not installed")
 

@@ -21,7 +21,8 @@ import pytest
 from bot.core.child_process import child_command
 from bot.simulator.demo.__main__ import main
 from bot.simulator.demo.ledger_snapshot import DemoLedgerReader
-from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallation, InProcessCommand
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CommandResult, FoxcastInstallation, InProcessCommand
 
 # A small world in which something is over on the second day.
 SEED, DAYS = 51, 2

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import COMMAND, CONFIG, FoxcastInstallation, InProcessCommand, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CONFIG, FoxcastInstallation, InProcessCommand, installed
 from tests.unit.store.faulty_disks import small_disk
 
 BUSY = (

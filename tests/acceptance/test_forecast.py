@@ -13,7 +13,7 @@ import pytest
 
 from bot.core.values import Json
 from bot.testing.model_server import CompletionRequest, ScriptedReply, never_reply, play_moves, reply_error
-from tests.acceptance.conftest import COMMAND
+from tests.acceptance.command_server import COMMAND
 from tests.acceptance.scripted_installation import (
     CONFIG,
     PRICE,

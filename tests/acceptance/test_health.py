@@ -13,7 +13,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.conftest import COMMAND, CONFIG, CommandResult, FoxcastInstallation, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CONFIG, CommandResult, FoxcastInstallation, installed
 
 UNREACHABLE = """
 plugins = ["manifold", "baseline"]

@@ -7,7 +7,8 @@ import pytest
 
 from bot.cli.command_exit import EXIT_CODE_MEANINGS
 from bot.cli.main import COMMANDS
-from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, installed
 
 # Each takes longer to import than help takes to be read.
 HEAVY = {"ddgs", "httpx", "litellm", "matplotlib", "numpy", "scipy", "selectolax", "sqlite3", "trafilatura"}

@@ -20,7 +20,8 @@ from bot.core.plugin_specs import PluginTableName
 from bot.plugin_system.registry import load_registry
 from bot.testing.loopback_server import LoopbackServer, ReceivedRequest, ScriptedResponse
 from bot.testing.model_server import ReplyFunction, ScriptedModelServer
-from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand
 from tests.acceptance.scripted_installation import ScriptedInstallation, searching
 
 VENUES = ["forecastbench", "kalshi", "manifold", "metaculus", "polymarket", "own"]

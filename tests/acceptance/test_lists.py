@@ -9,7 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallation, InProcessCommand
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CommandResult, FoxcastInstallation, InProcessCommand
 
 
 def refs(done: CommandResult) -> list[str]:

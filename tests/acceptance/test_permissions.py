@@ -16,7 +16,8 @@ from bot.jobs.privileged_requests import PrivilegedRequestContext
 from bot.plugin_system.registry import load_registry
 from bot.store.database import instance_lock
 from bot.store.ledger import LEDGER_FILE, open_ledger, state_folder
-from tests.acceptance.conftest import COMMAND, CONFIG, CommandResult, FoxcastInstallation, InProcessCommand, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CONFIG, CommandResult, FoxcastInstallation, InProcessCommand, installed
 
 LIVE = CONFIG.replace('forecasters = ["steady"]\n', 'forecasters = ["steady"]\nmode = "live"\n')
 VENUE = "forecastbench"

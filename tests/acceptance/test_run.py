@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import COMMAND, CONFIG, CommandResult, FoxcastInstallation, InProcessCommand, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CONFIG, CommandResult, FoxcastInstallation, InProcessCommand, installed
 
 ROOT = Path(__file__).resolve().parents[2]
 LEDGER = Path("state") / "paper" / "ledger.sqlite"

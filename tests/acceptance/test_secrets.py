@@ -19,7 +19,8 @@ from bot.core.clock import SystemClock
 from bot.core.redaction import REDACTION_MARK
 from bot.simulator.fake_service import serve_service
 from bot.testing.model_server import ScriptedModelServer
-from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallation, installed
+from tests.acceptance.command_server import COMMAND
+from tests.acceptance.conftest import CommandResult, FoxcastInstallation, installed
 from tests.acceptance.echoing_servers import ENGINE, SecretEchoingManifold, echoes, secret_echoing_replies
 
 VENUE_KEY = "canary-venue+0a1b/2c3d=4e5f6071"

@@ -2,12 +2,12 @@
 
 import os
 import pty
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallation
+from tests.acceptance.command_server import run_foxcast
+from tests.acceptance.conftest import CommandResult, FoxcastInstallation
 
 PLUGIN = """
 from pathlib import Path
@@ -64,16 +64,7 @@ class StrangersFolder(FoxcastInstallation):
         """Run a command at a terminal, where a person types the reply."""
         person, terminal = pty.openpty()
         os.write(person, f"{reply}\n".encode())
-        done = subprocess.run(
-            [COMMAND, *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=terminal,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_foxcast(arguments, folder=self.folder, environment=self.environment, stdin=terminal)
         os.close(person)
         os.close(terminal)
         return CommandResult(done.returncode, done.stdout, done.stderr)

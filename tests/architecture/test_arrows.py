@@ -95,7 +95,7 @@ def test_a_stray_import_of_a_plugin_is_found(source: str) -> None:
 
 
 # The modules of the referee of the simulation, which import each other and nothing else of the project.
-REFEREE = ("account_values", "loss_referee", "referee", "referee_facts")
+REFEREE = ("account_values", "effect_rules", "loss_referee", "referee", "referee_facts")
 
 
 @pytest.mark.parametrize("source", ["from bot.api import Belief", "from plugins.blf import prompts", "import numpy"])

@@ -25,7 +25,7 @@ PEER = ROOT / ".venv" / "peer" / "bin" / "python"
 CALLS = 5
 OWN_CLIENT = "openai_compatible:local/small"
 # A vendor that the plugin litellm calls directly, and one for which the library translates.
-DIRECT_VENDOR, TRANSLATED_VENDOR = "litellm:openai/gpt-4.1", "litellm:together_ai/small"
+DIRECT_VENDOR, TRANSLATED_VENDOR = "litellm:openai/gpt-4.1", "litellm:qwencloud/small"
 CONFIG = """
 plugins = ["blf", "openai_compatible", "litellm", "workload_plugin"]
 plugin_files = ["{plugin}"]
@@ -55,10 +55,10 @@ price_out = 4.0
 base_url = "{base_url}"
 [models.litellm.settings.keys]
 openai_file = "key"
-together_ai_file = "key"
+qwencloud_file = "key"
 [models.litellm.settings.base_urls]
 openai = "{base_url}"
-together_ai = "{base_url}"
+qwencloud = "{base_url}"
 """
 
 

@@ -3,16 +3,15 @@
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.testing.model_server import CompletionRequest, ScriptedModelServer, ScriptedReply, reply_error, reply_json
+from tests.acceptance.command_server import run_foxcast
 from tests.integration.engine_fixture import search, submit
 
-COMMAND = Path(sys.executable).with_name("foxcast")
 PLUGIN = Path(__file__).resolve().parents[1] / "acceptance" / "fake_model_provider.py"
 CONFIG = """
 plugins = ["fake_model_provider", "blf", "openai_compatible"]
@@ -49,10 +48,8 @@ async def foxcast(folder: Path, *arguments: str) -> tuple[int, str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FOXCAST_", "COLUMNS"))}
     # Named, so that its plugin files need no trust.
     kept["FOXCAST_CONFIG"] = "config.toml"
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(COMMAND, *arguments, cwd=folder, env=kept, stdout=pipe, stderr=pipe)
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
+    done = await asyncio.to_thread(run_foxcast, arguments, folder=folder, environment=kept)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.timeout(120)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
 from bot.core.beliefs import Belief, ConfidenceLevel, Evidence
@@ -137,8 +138,12 @@ class BeliefUpdate:
         return self.note.startswith("belief kept")
 
 
+@lru_cache(maxsize=256, typed=True)
 def belief_schema(answer_format: AnswerFormat, margin: float) -> dict[str, Json]:
-    """Return the JSON schema of an update. The reason is before the number, so that the model writes it first."""
+    """Return the JSON schema of an update, the same object for the same format; it must not be changed.
+
+    The reason is before the number, so that the model writes it first.
+    """
     speaks_for, speaks_against = _evidence_sides(answer_format.answer_schema)
     stated = answer_format.schema(margin)
     properties: dict[str, Json] = {

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NoReturn
 
+from bot.core.identity_cache import IdentityCache
 from bot.core.language_models import (
     FinishReason,
     Message,
@@ -46,25 +47,24 @@ LIST_ITEMS = 20
 SHOWN_CHARS = 2000
 
 
+# What is sent in place of tools: questions of one shape offer the same ones at every step of every trial.
+_ACTION_SCHEMAS: IdentityCache[Mapping[str, Json]] = IdentityCache()
+_TOOLS_WITH_BELIEF: IdentityCache[tuple[ToolDefinition, ...]] = IdentityCache()
+
+
 @dataclass(frozen=True, slots=True)
 class JsonDialect:
     """``belief`` is the schema of the update that each action asks for; None for a loop without beliefs."""
 
     belief: Mapping[str, Json] | None = None
-    # Tools and the schema made of them, by their identity: a trial offers the same ones at every step.
-    _schemas: dict[tuple[int, ...], tuple[tuple[ToolDefinition, ...], Mapping[str, Json]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def build_prompt(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
     ) -> Prompt:
         # The server does not cache the schema, so it contains only what may be called.
         offered = allowed or tools
-        identity = tuple(map(id, offered))
-        if identity not in self._schemas:
-            self._schemas[identity] = (tuple(offered), MappingProxyType(self._actions_schema(offered)))
-        return Prompt(messages=tuple(messages), schema=self._schemas[identity][1], stable=len(messages))
+        schema = _ACTION_SCHEMAS.find((self.belief, *offered), lambda: MappingProxyType(self._actions_schema(offered)))
+        return Prompt(messages=tuple(messages), schema=schema, stable=len(messages))
 
     def describe_tools(self, tools: Sequence[ToolDefinition]) -> str:
         lines = [
@@ -182,10 +182,6 @@ class NativeDialect:
     """
 
     belief: Mapping[str, Json] | None = None
-    # Tools and what was made of them, by their identity: a trial offers the same ones at every step.
-    _tools_with_belief: dict[tuple[int, ...], tuple[Sequence[ToolDefinition], tuple[ToolDefinition, ...]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def build_prompt(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
@@ -244,18 +240,10 @@ class NativeDialect:
         ]
 
     def _add_belief(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-        if self.belief is None or not tools:
+        belief = self.belief
+        if belief is None or not tools:
             return tuple(tools)
-        identity = tuple(map(id, tools))
-        if identity not in self._tools_with_belief:
-            first, *others = tools
-            outline = {**_outline_schema(self.belief), "description": f"As in {first.name}."}
-            with_belief = (
-                _add_belief_argument(first, self.belief),
-                *(_add_belief_argument(one, outline) for one in others),
-            )
-            self._tools_with_belief[identity] = (tools, with_belief)
-        return self._tools_with_belief[identity][1]
+        return _TOOLS_WITH_BELIEF.find((belief, *tools), lambda: _add_belief_arguments(tools, belief))
 
 
 # What explains or bounds a value. Answers are bounded as they are read, too.
@@ -292,6 +280,12 @@ def _can_return_call(call: ToolCall) -> bool:
 def _refuse_constant(constant: str) -> NoReturn:
     message = f"{constant} is not JSON"
     raise ValueError(message)
+
+
+def _add_belief_arguments(tools: Sequence[ToolDefinition], belief: Mapping[str, Json]) -> tuple[ToolDefinition, ...]:
+    first, *others = tools
+    outline = {**_outline_schema(belief), "description": f"As in {first.name}."}
+    return (_add_belief_argument(first, belief), *(_add_belief_argument(one, outline) for one in others))
 
 
 def _add_belief_argument(tool: ToolDefinition, belief: Mapping[str, Json]) -> ToolDefinition:

@@ -159,6 +159,11 @@ def join_tool_names(tools: Sequence[ToolDefinition]) -> str:
 
 def submit_tool(question: Question, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
     """Return the action that ends a trial: reasons, then a prediction for every target."""
+    return _submit_tool(_answer_text(question), answer_format, margin)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _submit_tool(answer_text: str, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
     reasoning: Json = {
         "type": "string",
         "maxLength": REASONING_CHARS,
@@ -167,7 +172,7 @@ def submit_tool(question: Question, answer_format: AnswerFormat, margin: float) 
     stated = answer_format.schema(margin)
     return ToolDefinition(
         name=SUBMIT,
-        description=f"Submit the final answer, which ends the work. {_answer_text(question)}",
+        description=f"Submit the final answer, which ends the work. {answer_text}",
         parameters={
             "type": "object",
             "properties": {"reasoning": reasoning, **stated},

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bot.core.errors import StoreError
 from bot.store.database import open_reader_with
 from bot.store.evidence import EvidenceReader, evidence_path
-from bot.store.scores import WAS_BEFORE_SPOT_TIME
+from bot.store.score_totals import WAS_BEFORE_SPOT_TIME
 
 if TYPE_CHECKING:
     from pathlib import Path

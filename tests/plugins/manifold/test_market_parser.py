@@ -37,10 +37,12 @@ def test_mf_t1_every_optional_field_may_be_missing(missing: str) -> None:
     assert only(binary(**{missing: None})).shape == BinaryShape()
 
 
-def test_the_error_of_a_market_with_an_endless_id_fits_into_a_line() -> None:
+def test_the_error_of_a_market_with_an_endless_or_broken_id_is_a_line_that_can_be_printed() -> None:
     with pytest.raises(MalformedDataError) as refused:
         parse_market(binary(id="[" * 30_000, question=None), now=NOW)
     assert len(str(refused.value)) < 200
+    with pytest.raises(MalformedDataError, match="market a\ufffd:"):
+        parse_market(binary(id="a\ud800", question=None), now=NOW)
 
 
 def test_mf_t1_unknown_fields_and_words_are_kept_as_text() -> None:

@@ -79,7 +79,7 @@ async def test_pm_s9_a_match_that_is_confirmed_while_the_account_is_read_counts_
     question = await rain(polymarket)
     await seal_and_submit(polymarket.writer(), question, order_of(question))
 
-    def confirm(body: bytes) -> bytes:
+    def confirm(body: Any) -> Any:
         polymarket.clock.advance_without_waking(5)
         return body
 

@@ -88,6 +88,11 @@ select s.forecast, p.probability, r.value as outcome, s.value from score s
 join prediction p on p.forecast = s.forecast and p.target = s.target join resolution r on r.id = s.resolution
 where s.rule = 'brier' and r.kind = 'happened' and p.probability is not null
 """
+_CROWD_SCORES = """
+select s.forecast, c.probability, r.value as outcome, s.value from score s join forecast f on f.id = s.forecast
+join price c on c.id = f.price join resolution r on r.id = s.resolution
+where s.rule = 'crowd brier' and r.kind = 'happened' and c.probability is not null
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,8 +244,8 @@ class DecisionChecks:
                 yield f"budget: models cost {row['usd']:.4f} dollars on {row['day']}, {most:g} may be spent"
 
     def _scores(self) -> Iterator[str]:
-        """The Brier score is the squared distance of the forecast that was made from what happened."""
-        for row in read_rows(self.ledger, _SCORES):
+        """The Brier score is the squared distance from what happened: of the forecast, or of the price at that time."""
+        for row in [*read_rows(self.ledger, _SCORES), *read_rows(self.ledger, _CROWD_SCORES)]:
             value = (row["probability"] - row["outcome"]) ** 2
             if abs(value - row["value"]) > SAME:
                 yield f"score: the Brier score of {row['forecast']} is {row['value']}, and is {value} by its formula"

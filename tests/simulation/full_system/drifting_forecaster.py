@@ -40,6 +40,9 @@ class DriftingForecasterSettings(PluginSettings):
     boldness: float = 0.9
     """In log-odds, at most."""
 
+    caution: float = Field(default=1.0, ge=1, le=5)
+    """How often it stays close to the crowd: at 3 one move in three is below a thirtieth of the largest one."""
+
     thinks_s: float = Field(default=20.0, gt=0)
     """Before each step."""
 
@@ -62,6 +65,7 @@ class DriftingForecaster:
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield a step for each third of the way."""
         lean = _lean(question, self._period(context))
+        lean = math.copysign(abs(lean) ** self._settings.caution, lean)
         hour = int(context.cutoff.timestamp() // 3600.0)
         fails = (1.0 + _lean(question, f" fails {hour}")) / 2.0 < self._settings.fails_share
         slips = (1.0 + _lean(question, f" slips {hour} {context.trial}")) / 2.0 < self._settings.slips_share

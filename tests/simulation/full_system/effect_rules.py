@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.full_system.referee import CENT, CLOCK_SET, PASS_S, Fact, WorldReferee
+from tests.simulation.full_system.account_values import PASS_S, position_worth
+from tests.simulation.full_system.referee import CENT
+from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
 
 # A share of a fee that is rounded, on a tenth of a share; a fraction of a millionth of a unit of money.
 SHARE_SLACK, MILLIONTHS = 5e-4, 2
@@ -38,7 +40,7 @@ ROWS: Mapping[str, str] = {
     "filed": "select ref, predictions from intent where venue = 'forecastbench' and action = 'forecast'",
     "traded": """select i.order_body ->> 'contract' as contract, i.ref, q.closes_at, i.planned_at,
         i.order_body ->> 'side' as side, coalesce(i.order_body ->> 'closing', '') as closing
-        from intent i join question q on q.ref = i.ref where i.venue = 'polymarket' and i.order_body is not null""",
+        from intent i join question q on q.ref = i.ref where i.order_body is not null""",
 }
 # What a contract brought in cash, what of that was a refund that is in force, and whether there is one.
 REFUNDED = """
@@ -50,14 +52,13 @@ where p.place = 'cash' and p.contract <> '' group by p.contract having is_void
 
 
 @dataclass(frozen=True)
-class EffectReferee(WorldReferee):
+class EffectReferee(WorldFacts):
     """Judges one simulation by these rules; ``ledger`` has ``ROWS``, and ``refunds`` of each paper book.
 
     ``files`` are the forecast files that the venue received, by name.
     """
 
     files: Mapping[str, Any]
-    clock_moves: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what must not have been."""
@@ -85,27 +86,33 @@ class EffectReferee(WorldReferee):
     def _missed_exits(self) -> Iterator[str]:
         """No pass buys while a position has lost, or gained, more than the share at which it is to be sold."""
         for order in self.facts["orders"]:
-            table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
+            table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
             bounds = {name: table.get("trading", {}).get(name) for name in ("stop_loss", "take_profit")}
-            if (order["venue"], order["side"], table["mode"]) == ("polymarket", "buy", "live") and any(bounds.values()):
-                for position in self._held_in_pass(order):
-                    gain = position["shares"] * position["bid"] / position["paid"] - 1.0
-                    is_due = _is_exit_due(gain, bounds) and not self._is_kept(position["contract"], order, table)
-                    if is_due and position["contract"] != order["contract"]:
-                        what = f"{position['leg']} {position['contract']} has a gain of {gain:.3f} of its cost"
-                        yield f"referee: {self._describe(order)}, and {what}, to be sold at {bounds}"
+            if (order["side"], table["mode"]) != ("buy", "live"):
+                continue
+            for position, least, most in self._gains_in_pass(order) if any(bounds.values()) else ():
+                is_due = _is_exit_due(least, most, bounds) and not self._is_kept(position["contract"], order, table)
+                if is_due and position["contract"] != order["contract"]:
+                    what = (
+                        f"{position['leg']} {position['contract']} has a gain of {least:.3f} to {most:.3f} of its cost"
+                    )
+                    yield f"referee: {self.describe(order)}, and {what}, to be sold at {bounds}"
 
-    def _held_in_pass(self, order: Fact) -> Iterator[Fact]:
-        """Yield what all readings of the pass of an order showed in the same way; nothing if an answer was broken."""
-        since = max(order["at_s"] - PASS_S, self._era(order["at_s"])["from_s"])
+    def _gains_in_pass(self, order: Fact) -> Iterator[tuple[Fact, float, float]]:
+        """Yield positions with the least and the most that they had gained in all readings of the pass of an order.
+
+        Nothing if an answer was broken, and nothing of positions that changed, or whose price is not known here.
+        """
+        since = max(order["at_s"] - PASS_S, self.era_at(order["at_s"])["from_s"])
         seen = [one for one in self.facts["accounts"] if one["venue"] == order["venue"]]
         seen = [one for one in seen if since <= one["at_s"] < order["at_s"]]
         if len(seen) < READINGS or len({one["faults"] for one in seen}) > 1:
             return
         for position in seen[-1]["positions"]:
-            is_open = position.get("pays") is None and position.get("has_book") and position["paid"] > CENT
-            if is_open and position["bid"] and all(position in one["positions"] for one in seen):
-                yield position
+            same = [one for account in seen for one in account["positions"] if _holding(one) == _holding(position)]
+            if len(same) == len(seen) and position["paid"] > CENT and all(map(_has_price, same)):
+                worth = [value / position["paid"] - 1.0 for one in same for value in position_worth(one)]
+                yield position, min(worth), max(worth)
 
     def _is_kept(self, contract: str, order: Fact, table: Fact) -> bool:
         """Say whether a position may stay: closing soon, locked, of somebody else, or tried to sell of late."""
@@ -125,7 +132,7 @@ class EffectReferee(WorldReferee):
         """In mode approve each request to buy has an answer of its own, also where an earlier one did not arrive."""
         bought = Counter[tuple[str, str]]()
         for write in self.facts["writes"]:
-            table = self._venue_table(self._era(write["at_s"])["config"], write["venue"])
+            table = self.venue_table(self.era_at(write["at_s"])["config"], write["venue"])
             if table["mode"] == "approve" and (contract := self._bought_contract(write)):
                 bought[write["venue"], contract] += 1
         answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
@@ -176,7 +183,7 @@ class EffectReferee(WorldReferee):
         )
         for row in self.ledger["withdrawals"]:
             made, planned = datetime.fromisoformat(row["made_at"]), datetime.fromisoformat(row["planned_at"])
-            is_moved = any(made - CLOCK_SET <= at <= planned + CLOCK_SET for at in self.clock_moves)
+            is_moved = self.is_clock_set(made) or self.is_clock_set(planned)
             if planned - made < timedelta(hours=stale + gap) and not is_moved:
                 what = (
                     f"the forecast of {row['ref']} of {made}, which was to be renewed for {gap:g} h after {stale:g} h"
@@ -213,9 +220,20 @@ def read_forecast_files(folder: Path) -> dict[str, Any]:
     return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.json"))}
 
 
-def _is_exit_due(gain: float, bounds: Mapping[str, float | None]) -> bool:
+def _is_exit_due(least: float, most: float, bounds: Mapping[str, float | None]) -> bool:
     loss, profit = bounds["stop_loss"], bounds["take_profit"]
-    return bool((loss and gain < -loss - BEYOND) or (profit and gain > profit + BEYOND))
+    return bool((loss and most < -loss - BEYOND) or (profit and least > profit + BEYOND))
+
+
+def _holding(position: Fact) -> tuple[object, ...]:
+    return tuple(position[name] for name in ("contract", "leg", "shares", "paid"))
+
+
+def _has_price(position: Fact) -> bool:
+    """Say whether shares can be sold, at a price that is known here."""
+    if position.get("pays") is not None:
+        return False
+    return bool(position.get("bid")) if position.get("has_book") else position.get("pool") is not None
 
 
 def _worth(order: Fact, predictions: Fact) -> float | None:

@@ -142,8 +142,8 @@ class FinalChecks:
                 continue
             rows = [row for row in self.seals.get(_seal(name, heard[effect.request]), ()) if row["venue"] == name]
             names = [row["body"]["intent"] for row in rows]
-            if effect.kind == "forecast":
-                # One request may have several, each of a question. The same forecast days later is the same request:
+            if effect.kind in {"forecast", "withdraw"}:
+                # One request may have several, each of a question. The same one days later is the same request:
                 # of those that claim it, each has an effect first.
                 names = [one for one in names if self._question(one) == effect.subject] or names
                 names = [one for one in names if self.intents[one]["state"] == "acked"] or names

@@ -1,20 +1,25 @@
 """The part of the referee that knows losses: what is bought after one, and which stops it must and must not cause.
 
+And what rests at a venue that was halted: by docs/commands.md ("foxcast halt") it is cancelled.
+
 By docs/settings.md ("caps") and docs/going-live.md ("Stops"): loss limits count without deposits; money that comes
 while no position and no order changes is taken out, and so is taking it out again; other money that leaves is lost.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from tests.simulation.full_system.account_values import least_loss, list_transfers, most_lost, moved_amounts
 from tests.simulation.full_system.referee_facts import Fact, WorldFacts
 
-CENT = 0.005
+CENT, ROUNDED = 0.005, 0.25
 # What was permitted when it was sent may be under way so long.
 UNDER_WAY_S = 120.0
+# What rests at a venue that is halted is cancelled, with answers that are lost and limits of pace, within so long.
+CANCELLED_S = 1_500.0
 # What an account has lost may be noticed with one of so many requests for it, and once a venue has lost too much by all
 # of them for so long, it has stopped.
 LATE_READS, NOTICED_S = 40, 4.5 * 3_600.0
@@ -29,6 +34,7 @@ class LossReferee(WorldFacts):
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
             yield from self._losses(venue, orders)
             yield from self._missing_halt(venue, orders)
+            yield from self._orders_of_halted(venue, orders)
         yield from self._unfounded_halts()
 
     def _losses(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
@@ -63,7 +69,7 @@ class LossReferee(WorldFacts):
                 best, began, since_s = low, None, resumed_s
             table, best = self.venue_table(era["config"], venue), max(best, low)
             limit = table.get("caps", {}).get("drawdown") if table["mode"] != "paper" else None
-            if limit is None or best - high <= limit + 1.0 or self.is_clock_set(now["clock"]):
+            if limit is None or best - high <= limit + ROUNDED or self.is_clock_set(now["clock"]):
                 began = None
             elif began is None or began < era["from_s"]:
                 began = at_s
@@ -71,6 +77,19 @@ class LossReferee(WorldFacts):
                 lost = f"{best - high:.2f} by {now['clock']:%m-%d %H:%M}"
                 yield f"referee: {venue} lost {lost}, and has not stopped although drawdown is {limit:g}"
                 return
+
+    def _orders_of_halted(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
+        """No order rests for long at a venue that a person halted, while the program runs."""
+        resumes = [act["at_s"] for act in self.acts_at(venue, "resume")]
+        for halt in self.acts_at(venue, "halt"):
+            until_s = min([at_s for at_s in resumes if at_s > halt["at_s"]], default=self.facts.get("at_s", math.inf))
+            for order in orders:
+                over_s = min(order.get("over_s", until_s), until_s)
+                is_same = self.era_at(halt["at_s"]) == self.era_at(over_s)
+                rested = order["effect_s"] < halt["at_s"] - UNDER_WAY_S and over_s > halt["at_s"] + CANCELLED_S
+                if rested and is_same and self.venue_table(self.era_at(over_s)["config"], venue)["mode"] != "paper":
+                    what = f"rested until {over_s:.0f} s, although {venue} was halted at {halt['at_s']:.0f} s"
+                    yield f"referee: {self.describe(order)}, and {what}"
 
     def _is_halted(self, venue: str, at: datetime) -> bool:
         """Say whether a venue had stopped itself by then, and nobody had resumed it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -86,6 +86,14 @@ FREQUENT_FAULTS = (
 )
 # What is not filled at once rests for a minute, or for an hour.
 LIFETIMES_S = (60.0, 3_600.0)
+# In some seeds nobody acts and little goes wrong: positions stand, and are sold once a belief has turned against them.
+QUIET, QUIET_ROUGHNESS = 1 / 4, 0.2
+QUIET_TURNS_H, QUIET_STALE_H, QUIET_BOLDNESS, QUIET_CAUTION = (4.0, 9.0), (1.5, 4.0), 1.6, 3.0
+# The signer signs away what the caps of orders leave, and a share of its cost at which a position is sold in some.
+SIGNED_QUIETLY = 500.0
+EXITS, EXIT_SHARE = 2 / 3, (0.03, 0.2)
+# In some seeds for longer than from one pass that buys to the next, in shares of that time.
+PATIENT, PATIENCE = 1 / 4, 2.25
 # At a common pace. Passes that find nothing to do take most of a simulated day's work, so there are few.
 RECONCILE_S = 7_200.0
 PACES: Mapping[str, float] = {
@@ -153,6 +161,9 @@ class SimulationTraits:
     are left out. The configuration changes with the first life after ``changes_at_s``. ``grouping`` is how Polymarket's
     events are asked. From ``foreign_from_s`` on somebody else writes to an account for some hours. Accounts that trade
     begin with ``balance``; ``uses_whole_account``: no share of it bounds an order.
+
+    ``is_quiet``: people only permit, and beliefs turn every ``turns_every_h`` and are renewed after ``stale_after_h``.
+    Positions are sold once they have lost, or gained, the share of their cost in ``exits``.
     """
 
     modes: Mapping[str, str]
@@ -176,6 +187,10 @@ class SimulationTraits:
     foreign_from_s: float = math.inf
     balance: float = BALANCE
     uses_whole_account: bool = False
+    is_quiet: bool = False
+    turns_every_h: float = 0.0
+    stale_after_h: float = 0.0
+    exits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -203,7 +218,7 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     names = VENUES if worldly else next(names for share, names in company[1] if company[0] < share)
     fond = FREQUENT_FAULTS[int(stream.integers(len(FREQUENT_FAULTS)))] if stream.random() < 1 / 2 else None
     modes = _draw_modes(stream, names, signs=signs) if plan.modes is None else plan.modes
-    return SimulationTraits(
+    traits = SimulationTraits(
         modes=modes,
         has_world=worldly and plan.modes is None,
         pace=float(stream.choice([0.5, 1.0, 1.5])),
@@ -215,6 +230,30 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         signed_a_day=float(signing.choice(SIGNED_A_DAY)),
         endings=[STORAGE_FAULT] * plan.has_storage_fault + [_draw_ending(stream, plan) for _ in range(plan.lives)],
         **(_draw_permissions(plan, modes) if plan.drawn else {}),
+    )
+    is_patient = plan.drawn and SeededRandom(plan.seed).stream("patience").random() < PATIENT
+    traits = replace(traits, lifetime_s=PATIENCE * PACES["submit"] * traits.pace) if is_patient else traits
+    return _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet")) if plan.drawn and not plan.modes else traits
+
+
+def _draw_quiet(traits: SimulationTraits, stream: np.random.Generator) -> SimulationTraits:
+    """Return the traits as they are, or those of a quiet seed, in which somebody trades."""
+    is_quiet = stream.random() < QUIET and not traits.has_world and bool({*traits.modes} & {*TRADING})
+    turns_h, stale_h = (round(float(stream.uniform(*bounds)), 2) for bounds in (QUIET_TURNS_H, QUIET_STALE_H))
+    exits = {name: round(float(stream.uniform(*EXIT_SHARE)), 3) for name in ("stop_loss", "take_profit")}
+    if not is_quiet:
+        return traits
+    return replace(
+        traits,
+        is_quiet=True,
+        roughness=traits.roughness * QUIET_ROUGHNESS,
+        frequent_fault=None,
+        armed_days=ARMED_DAYS,
+        signed_a_day=SIGNED_QUIETLY,
+        foreign_from_s=math.inf,
+        turns_every_h=turns_h,
+        stale_after_h=stale_h,
+        exits={name: share for name, share in exits.items() if stream.random() < EXITS},
     )
 
 
@@ -281,6 +320,10 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
     if traits.drawn:
         tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
         tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}
+    if traits.is_quiet:
+        answers = {"turns_every_h": traits.turns_every_h, "boldness": QUIET_BOLDNESS, "caution": QUIET_CAUTION}
+        tables["forecasters"][DRIFTER] = {"settings": {**answers, "fails_share": 0.0, "slips_share": 0.0}}
+        tables["policy"] = {"stale_after_h": traits.stale_after_h, "min_gap_h": 0.5}
     return tables
 
 
@@ -316,6 +359,10 @@ def _venue_table(
         found["exclude"] = {"words": [*traits.excluded]}
     if name in TRADING:
         found["paper"] = {"cash": traits.balance}
+    if name in TRADING and traits.is_quiet:
+        # Nobody resumes a venue that lost too much, and what was closed by policy is bought again in time.
+        found["caps"] = dict.fromkeys(("daily_loss", "drawdown"), 1_000.0) | {"orders_per_hour": 100}
+        found["trading"] = {**traits.exits, "cooldown_h": 6.0}
     if name in TRADING and traits.balance < BALANCE:
         found["bankroll"] = dict(WHOLE_ACCOUNT if traits.uses_whole_account else SHARED_ACCOUNT)
     if name in TRADING and not traits.drawn:

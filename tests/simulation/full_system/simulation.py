@@ -52,6 +52,7 @@ from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
+from tests.simulation.full_system.resting_orders import ReservationWatch, run_partial_fills
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.sizing_checks import SizingChecks
@@ -138,6 +139,7 @@ class _SimulationParts:
     people: SimulatedOperators
     weather: VenueEvents
     gauge: ResourceMonitor
+    watch: ReservationWatch
     record: WorldRecord
 
 
@@ -198,14 +200,14 @@ def _assemble_parts(
         signed_a_day=traits.signed_a_day,
         record=record,
     )
-    gauge = ResourceMonitor()
+    gauge, watch = ResourceMonitor(), ReservationWatch(loop=loop, orders=record.orders)
     lives = DaemonLives(
         clock=machine,
         loop=loop,
         root=root,
         config=to_toml(tables),
         writes=lambda: observer.writes,
-        noticed=_notice_turns(observer, gauge, loop),
+        noticed=_notice_turns(observer, gauge, loop, watch),
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
     )
     if traits.drawn:
@@ -222,6 +224,7 @@ def _assemble_parts(
         record=record,
     )
     observer.lives, observer.people, record.lives = lives, people, lives
+    watch.ledger = lambda: _ledger_path(lives)
     weather = _make_weather(traits, bridges, clock, chance)
     loop.programs.append(signer_program(machine))
     return _SimulationParts(
@@ -237,15 +240,19 @@ def _assemble_parts(
         people=people,
         weather=weather,
         gauge=gauge,
+        watch=watch,
         record=record,
     )
 
 
-def _notice_turns(observer: VenueObserver, gauge: ResourceMonitor, loop: NetworkEventLoop) -> Callable[[], None]:
+def _notice_turns(
+    observer: VenueObserver, gauge: ResourceMonitor, loop: NetworkEventLoop, watch: ReservationWatch
+) -> Callable[[], None]:
     """Return what is called at each turn of the loop: a life in which something begins again and again is stopped."""
 
     def notice() -> None:
         observer.look()
+        watch.look()
         app = None if observer.lives is None else observer.lives.app
         if gauge.is_running_in_circles(loop.turns, loop.time()) and app is not None:
             app.stopping.set()
@@ -279,7 +286,7 @@ async def _run_days(parts: _SimulationParts) -> None:
     while parts.clock.monotonic() < end_s:
         await parts.lives.live(until_s=end_s, life_ending=next(fates, END_OF_TIME))
         _judge_life(parts)
-        if parts.plan.people and parts.lives.ends[-1] == KILLED:
+        if parts.plan.people and parts.lives.ends[-1] == KILLED and not parts.traits.is_quiet:
             parts.people.saw_kill()
         await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
         if parts.plan.people and parts.clock.monotonic() >= parts.traits.changes_at_s:
@@ -293,17 +300,20 @@ async def _run_days(parts: _SimulationParts) -> None:
     # What is owed when all is calm is neither paid back nor a gain.
     parts.weather.lend()
     parts.people.make_good(at_once=True)
-    await parts.lives.live(until_s=parts.clock.monotonic() + CALM_S * parts.traits.pace, life_ending=END_OF_TIME)
+    # What rests for long, or was sent late, is over before that, too.
+    calm_s = CALM_S * parts.traits.pace + parts.traits.lifetime_s
+    await parts.lives.live(until_s=parts.clock.monotonic() + calm_s, life_ending=END_OF_TIME)
 
 
 def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     """Let things happen at the venues."""
-    weather = parts.weather
+    weather, chance = parts.weather, SeededRandom(parts.plan.seed)
     events = [
         weather.run_events(),
         weather.run_lost_replies(),
         weather.run_ambiguous_replies(),
         weather.run_transfers(),
+        run_partial_fills(parts.bridges.manifold, parts.traits, clock=parts.clock, stream=chance.stream("partial")),
     ]
     if parts.traits.has_world:
         events.append(weather.run_world(parts.bridges.environment.world_runner))
@@ -324,8 +334,9 @@ def _judge_life(parts: _SimulationParts) -> None:
 
 def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     """Let people do what they do in this plan."""
-    acts = [parts.people.act()] if parts.plan.people else []
-    if parts.plan.people and parts.traits.drawn:
+    is_busy = not parts.traits.is_quiet
+    acts = [parts.people.act()] if parts.plan.people and is_busy else []
+    if parts.plan.people and parts.traits.drawn and is_busy:
         acts.append(parts.people.lock_questions(SeededRandom(parts.plan.seed).stream("locks")))
     if parts.traits.drawn:
         acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
@@ -337,7 +348,7 @@ def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         begins_s=parts.traits.foreign_from_s,
     )
     acts.append(stranger.run())
-    if parts.plan.closing:
+    if parts.plan.closing and is_busy:
         stream = SeededRandom(parts.plan.seed).stream("closing")
         acts.append(parts.people.close(parts.bridges.positions, stream))
     return [asyncio.ensure_future(act) for act in acts]
@@ -360,9 +371,9 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         undone=parts.weather.undone,
         limits=parts.config.limits_ever,
     )
-    report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
-    report.violations += _referee_violations(facts, _ledger_path(lives))
-    report.violations += _effect_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
+    seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
+    report.violations += [*seen, *verdict.violations()]
+    report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -405,10 +416,10 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
 
 
-def _referee_violations(facts: Mapping[str, Any], ledger: Path) -> list[str]:
+def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
     """Return where the ledger, or what left, is not what the world says it had to be."""
     rows = {name: read_rows(ledger, sql) for name, sql in LEDGER_TABLES.items()}
-    return [*WorldReferee(facts, rows).violations()]
+    return [*WorldReferee(facts, rows).violations(), *_effect_violations(facts, ledger, bucket)]
 
 
 def _effect_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
@@ -416,8 +427,7 @@ def _effect_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> 
     rows = {name: read_rows(ledger, sql) for name, sql in ROWS.items()}
     books = [paper_book_path(ledger.parent, venue) for venue in ("manifold", "polymarket")]
     rows["refunds"] = [row for book in books if book.exists() for row in read_rows(book, REFUNDED)]
-    moves = [act["clock"] for act in facts["acts"] if act["kind"] == CLOCK_MOVED]
-    return [*EffectReferee(facts, rows, read_forecast_files(bucket), moves).violations()]
+    return [*EffectReferee(facts, rows, read_forecast_files(bucket)).violations()]
 
 
 def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:

@@ -32,6 +32,8 @@ KELLY, STAKE_SLACK = 0.25, 0.02
 PER_QUESTION, EDGE = 0.05, 0.03
 # What is bought costs less than twice the price that counts for what is held.
 LEAST_MARK = 0.5
+# A limit is the last price that is paid, or up to one step above it.
+STEP, SAME_SHARES = 0.01, 1e-4
 # A mark is the price without fees, and may be some minutes older than the plan.
 SALE_SLACK = 0.15
 _ORDERS = """
@@ -67,12 +69,13 @@ _READINGS = """
 select at, cash, equity from account_reading
 where venue = :venue and account = :account and paper = :paper and at <= :planned_at and max(at, until) >= :since
 """
-# What was sent before the pass began, and was in the air while it planned.
+# What was sent before the pass began, and of which nobody knew anything while it planned. That an order which rests is
+# over is heard of later than that it was taken.
 _IN_THE_AIR = """
 select total(i.cost) as cost from intent i
-where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper and i.id <> :id and exists (
-  select 1 from attempt a where a.intent = i.id and a.started_at < :since
-    and (a.settled_at is null or a.settled_at > :soon) and a.state <> 'in doubt')
+where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper and i.id <> :id
+  and (i.state in ('sending', 'unknown') or i.changed_at > :soon)
+  and exists (select 1 from attempt a where a.intent = i.id and a.started_at < :since)
 """
 
 
@@ -182,8 +185,10 @@ class SizingChecks:
     def _kelly_stake(self, row: Row, order: Tables, cash: float) -> float | None:
         """Return the most that the share of the Kelly stake is, with what is held of the same side.
 
-        With cash b, h shares held and probability p it is b (p - c) / (1 - c) - h c (1 - p) / (1 - c) where a share
-        costs c, and b is the share of the cash less the rest of what is held. None where more is held.
+        A stake s at c a share, the last of them at m, of a bankroll b, with h shares held and probability p, is right
+        where p (1 - m) / (b + h - s + s / c) = (1 - p) m / (b - s); the bankroll is the share of the cash less the rest
+        of what is held. From a market maker it is no more than the share of the whole stake (docs/facts/manifold.md).
+        None where anything else is held.
         """
         held = {(one["contract"], one["leg"]): one["shares"] for one in read_rows(self.ledger, _HELD, row)}
         own = held.pop((order["contract"], order["leg"]), 0.0)
@@ -193,9 +198,25 @@ class SizingChecks:
         if own > 1e-6 and order.get("option"):
             return None
         price, share = _unit_cost(order), max(self._settings(row["venue"], "trading", "kelly", KELLY))
-        worth = order["expected"] + order["edge"] + order.get("fees", 0.0) / order["shares"]
+        fee = order.get("fees", 0.0) / order["shares"]
+        worth, last = order["expected"] + order["edge"] + fee, max(order["limit"] - STEP + fee, price)
         bankroll = share * cash - (1.0 - share) * own * LEAST_MARK * price
-        return max(0.0, (bankroll * (worth - price) - own * price * (1.0 - worth)) / (1.0 - price))
+        # The last share that is bought still adds growth: its chance is worth what it takes, at the wealth of each end.
+        chance, risk = worth * (1.0 - last), (1.0 - worth) * last
+        stake = (bankroll * (chance - risk) - own * risk) / (chance - risk + risk / price)
+        full = [_full_stake(pool, order["leg"], worth, cash, own) for pool in self._pools(row, order)]
+        return float(max(0.0, min(stake, share * max(full, default=math.inf))))
+
+    def _pools(self, row: Row, order: Tables) -> list[tuple[float, float, float]]:
+        """Return what the market makers of a contract had that would have given these shares for this stake.
+
+        None of them did where others offer shares between those of the market maker.
+        """
+        planned, stake = parse_timestamp(row["planned_at"]), order["shares"] * order["expected"]
+        seen = () if "/" in order["contract"] else self.books.get((order["contract"], "pool"), ())
+        pools = [one["pool"] for one in seen if planned - PLANNED <= one["clock"] <= planned + ONE_MOMENT]
+        given = [(pool, _purchase(pool, order["leg"], stake)[0]) for pool in pools]
+        return [pool for pool, shares in given if abs(shares - order["shares"]) < SAME_SHARES * shares]
 
     def _policy_sales(self) -> Iterator[str]:
         """What is sold by policy loses, or gains, the share of its cost that is set, at the price of the plan."""
@@ -216,6 +237,27 @@ class SizingChecks:
     def _has_clock_moved(self, at: datetime) -> bool:
         """Say whether somebody set the clock near a moment, by that clock."""
         return any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves)
+
+
+def _purchase(pool: tuple[float, float, float], leg: str, stake: float) -> tuple[float, float]:
+    """Return the shares that a market maker of Manifold gives for a stake, and its price after that.
+
+    yes^p no^(1 - p) stays what it was while the stake is added to both and the shares are taken out.
+    """
+    own, other, weight = pool if leg == "yes" else (pool[1], pool[0], 1.0 - pool[2])
+    left = own * (other / (other + stake)) ** ((1.0 - weight) / weight)
+    return own + stake - left, weight * (other + stake) / (weight * (other + stake) + (1.0 - weight) * left)
+
+
+def _full_stake(pool: tuple[float, float, float], leg: str, worth: float, cash: float, held: float) -> float:
+    """Return the stake after which another share adds no growth."""
+    low, high = 0.0, cash
+    for _ in range(60):
+        stake = (low + high) / 2.0
+        shares, price = _purchase(pool, leg, stake)
+        gain, loss = worth * (1.0 - price) * (cash - stake), (1.0 - worth) * price * (cash + held + shares - stake)
+        low, high = (stake, high) if gain > loss else (low, stake)
+    return high
 
 
 def _unit_cost(order: Tables) -> float:

@@ -243,6 +243,27 @@ def test_money_that_people_take_out_is_no_loss(moved: float, *, is_lost: bool) -
     assert any("were lost" in one for one in found) is is_lost
 
 
+@pytest.mark.parametrize(
+    ("over_s", "resumed_s", "venue", "is_wrong"),
+    [
+        (7_200.0, None, "polymarket", True),
+        (7_200.0, None, "", True),
+        (7_200.0, None, "manifold", False),
+        (4_000.0, None, "polymarket", False),
+        (7_200.0, 4_000.0, "polymarket", False),
+        (7_200.0, 6_500.0, "polymarket", True),
+    ],
+)
+def test_what_rests_at_a_venue_that_is_halted_is_cancelled(
+    over_s: float, resumed_s: float | None, venue: str, *, is_wrong: bool
+) -> None:
+    resting = order(effect_s=NOON_S, over_s=NOON_S + over_s)
+    acts = [arm(), act("halt", -3_600.0, venue=venue)]
+    acts += [] if resumed_s is None else [act("resume", -resumed_s, venue=None)]
+    found = judge(acts=acts, orders=[resting])
+    assert any("rested until" in one for one in found) is is_wrong
+
+
 def halt(after_s: float, resumed_s: float | None = None, name: str = "drawdown", limit: float = 5.0) -> Fact:
     """Return a halt for more than was lost."""
     row = {"venue": "polymarket", "at": moment(after_s)["clock"].isoformat()}

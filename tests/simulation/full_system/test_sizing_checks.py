@@ -14,9 +14,10 @@ from tests.simulation.full_system.sizing_checks import SizingChecks
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 # The columns that the checks read, of the tables that they read.
 TABLES = """
-create table intent (id, seq, venue, account, mode, ref, action, state, planned_at, cost, order_body, predictions);
+create table intent (id, seq, venue, account, mode, ref, action, state, planned_at, changed_at, cost, order_body,
+  predictions);
 create table fill (intent, reference, at, shares, cash);
-create table attempt (intent, started_at, settled_at, state);
+create table attempt (intent, started_at);
 create table account_reading (venue, account, paper, at, until, cash, equity);
 """
 WHO = {"venue": "manifold", "account": "a"}
@@ -26,15 +27,18 @@ def at(minutes: float) -> str:
     return (NOON + timedelta(minutes=minutes)).isoformat().replace("+00:00", "Z")
 
 
-def intent(number: int = 1, minutes: float = 0.0, *, cost: float = 2.0, **order: Any) -> tuple[str, dict[str, Any]]:
+def intent(
+    number: int = 1, minutes: float = 0.0, *, cost: float = 2.0, known: float | None = -30.0, **order: Any
+) -> tuple[str, dict[str, Any]]:
     """Return a purchase of YES at 0.4, worth 0.6 by its forecast, so that all of a Kelly stake is a third of the cash.
 
-    What differs is in ``order``.
+    It was ``known`` so many minutes after noon that it was taken. What differs is in ``order``.
     """
-    body = {"contract": "lamp", "leg": "yes", "side": "buy", "expected": 0.4, "limit": 0.45, "edge": 0.2}
+    body = {"contract": "lamp", "leg": "yes", "side": "buy", "expected": 0.4, "limit": 0.41, "edge": 0.2}
     body |= {"shares": cost / 0.4, **order}
     row = {"id": f"i{number}", "seq": number, "mode": "live", "ref": "manifold:lamp", "action": "order", "cost": cost}
-    row |= {"state": "acked", "planned_at": at(minutes), "order_body": json.dumps(body)}
+    row |= {"state": "unknown" if known is None else "acked", "changed_at": at(minutes if known is None else known)}
+    row |= {"planned_at": at(minutes), "order_body": json.dumps(body)}
     return "intent", {**WHO, **row, "predictions": json.dumps({"outcome": {"probability": 0.6}})}
 
 
@@ -43,9 +47,8 @@ def reading(minutes: float, cash: float, until: float | None = None) -> tuple[st
     return "account_reading", {**WHO, **row, "cash": cash, "equity": 1_000.0}
 
 
-def sent(number: int, minutes: float, settled: float | None) -> tuple[str, dict[str, Any]]:
-    row = {"intent": f"i{number}", "started_at": at(minutes), "state": "acked" if settled else "unknown"}
-    return "attempt", row | {"settled_at": None if settled is None else at(settled)}
+def sent(number: int, minutes: float) -> tuple[str, dict[str, Any]]:
+    return "attempt", {"intent": f"i{number}", "started_at": at(minutes)}
 
 
 def bought(number: int, minutes: float, shares: float) -> tuple[str, dict[str, Any]]:
@@ -108,15 +111,15 @@ def test_a_belief_moves_to_the_market_by_the_share_that_is_set(tmp_path: Path, s
         (4.1, [reading(-60.0, 24.0, until=-1.0)], "4.00 of 24.00 at most"),
         (4.1, [reading(-5.0, 24.0), reading(-2.0, 30.0)], ""),
         # What is in the air since before the pass is not free; what has settled is in the reading.
-        (4.0, [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0, None)], "free"),
-        (3.6, [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0, -30.0), bought(0, -30.0, 0.5)], ""),
+        (4.0, [reading(-5.0, 24.0), intent(0, -60.0, known=None), sent(0, -60.0)], "free"),
+        (3.6, [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0), bought(0, -30.0, 0.5)], ""),
         # Of what is held of the same side, less is bought.
         (
             1.0,
-            [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0, -60.0), bought(0, -60.0, 12.0)],
+            [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0), bought(0, -60.0, 12.0)],
             "0.40 of 24.00 at most",
         ),
-        (1.0, [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0, -60.0), bought(0, -60.0, 5.0)], ""),
+        (1.0, [reading(-5.0, 24.0), intent(0, -60.0), sent(0, -60.0), bought(0, -60.0, 5.0)], ""),
     ],
 )
 def test_a_purchase_is_within_the_share_of_the_stake_of_free_cash(
@@ -127,17 +130,30 @@ def test_a_purchase_is_within_the_share_of_the_stake_of_free_cash(
     assert (bool(found), all(why.replace("free", "at most") in one for one in found)) == (bool(why), True)
 
 
+# A market maker with 100 shares of each side, weighed alike, gives 110 - 100 * 100 / 110 = 19.0909 shares for 10, and
+# asks 110 / (110 + 90.9091) = 0.5475 then. That is the whole stake of somebody who believes 0.6 and has b, where
+# 0.6 * 0.4525 * (b - 10) = 0.4 * 0.5475 * (b + 9.0909): of b = 89.66 half of it is 5.
+@pytest.mark.parametrize(("cash", "count"), [(89.7, 0), (85.0, 1)])
+def test_a_stake_at_a_market_maker_is_the_share_of_the_whole_stake(tmp_path: Path, cash: float, count: int) -> None:
+    seen = {("lamp", "pool"): [{"clock": NOON, "prob": 0.5, "faults": 0, "pool": (100.0, 100.0, 0.5)}]}
+    shares = 5.0 + 100.0 - 10_000.0 / 105.0
+    bought = intent(1, cost=5.0, shares=shares, expected=5.0 / shares, edge=0.6 - 5.0 / shares, limit=0.53)
+    found = judge(tmp_path, bought, reading(-5.0, cash), books=seen)
+    assert len(found) == count
+    assert all("at most by its share" in one for one in found)
+
+
 @pytest.mark.parametrize(("under_way", "count"), [(None, 1), (1.0, 1), (-30.0, 0)])
 def test_a_purchase_costs_no_more_than_the_cash_that_nothing_else_may_take(
     tmp_path: Path, under_way: float | None, count: int
 ) -> None:
-    other = intent(1, -60.0, cost=20.0)
+    other = intent(1, -60.0, cost=20.0, known=under_way)
     other[1]["ref"] = "manifold:ship"
     # It knows its worth for certain, so that all of the cash is staked.
     found = judge(
         tmp_path,
         other,
-        sent(1, -60.0, under_way),
+        sent(1, -60.0),
         reading(-5.0, 24.0),
         ("intent", {**intent(2, cost=8.0)[1], "predictions": "{}"}),
     )

@@ -75,6 +75,8 @@ class VenueEvents:
     money: np.random.Generator
     undone: dict[str, datetime] = field(default_factory=dict)
     pit: PolymarketEvents | None = None
+    # What came from elsewhere and was not taken out again.
+    given: float = 0.0
     _markets: list[FakeManifoldMarket] = field(default_factory=list)
     _questions: list[FakeMetaculusQuestion] = field(default_factory=list)
     # When the outcome of what is closed will be known.
@@ -144,9 +146,12 @@ class VenueEvents:
         while venue is not None:
             await self.clock.sleep(float(self.money.exponential(GIFTS_S)))
             if self.money.random() >= 1 / 2 or not self.lend():
-                amount = float(self.money.uniform(1.0, 30.0))
-                user = venue.state.users[self.bridges.trader]
-                venue.world.deposit(user, amount if self.money.random() < 2 / 3 else -amount / 10.0)
+                amount, user = float(self.money.uniform(1.0, 30.0)), venue.state.users[self.bridges.trader]
+                # What had come is taken out again; where nothing had, a little goes.
+                out = min(amount, self.given, max(user.balance, 0.0)) if self.given > 0.0 else amount / 10.0
+                moved = amount if self.money.random() < 2 / 3 else -out
+                self.given = max(0.0, self.given + moved)
+                venue.world.deposit(user, moved)
 
     def lend(self) -> bool:
         """Lend the trader mana on something that it holds; return False where it holds nothing."""

@@ -214,6 +214,19 @@ class WorldRecord:
             ]
         if not order["stakes"] or order["stakes"][-1][1] != stake:
             order["stakes"].append((self.at_s(), stake))
+        if order["is_over"] and "over_s" not in order:
+            order["over_s"] = self.at_s() - self._expired_for(order)
+
+    def _expired_for(self, order: Fact) -> float:
+        """Return for how many seconds an order has been over since its own expiry."""
+        service = self.bridges.all[order["venue"]]
+        if order["venue"] == "manifold":
+            assert self.bridges.manifold is not None
+            expires = (self.bridges.manifold.state.bets[order["id"]].expires or 0) / 1000.0
+        else:
+            assert self.bridges.polymarket is not None
+            expires = self.bridges.polymarket.state.orders[order["id"]].expires
+        return max(0.0, service.now().timestamp() - expires) if expires else 0.0
 
     def _bet_facts(self, effect: RequestEffect) -> Fact:
         assert self.bridges.manifold is not None
@@ -261,12 +274,12 @@ class WorldRecord:
         assert venue is not None
         if venue.faults_met.get(heard.number) in UNTOLD:
             self.unread.append(self._moment() | {"venue": "manifold", "market": name})
-        market = venue.state.markets.get(name)
-        for answer in () if market is None else [one.id for one in market.answers] or [None]:
-            pool = market.answer(answer)
-            prob = (market.pool if pool is None else pool.pool).prob
-            contract = name if answer is None else f"{name}/{answer}"
-            seen = self._moment() | {"prob": prob, "faults": self._faults("manifold")}
+        if (market := venue.state.markets.get(name)) is None:
+            return
+        pools = {f"{name}/{answer.id}": answer.pool for answer in market.answers} or {name: market.pool}
+        for contract, pool in pools.items():
+            seen = self._moment() | {"prob": pool.prob, "faults": self._faults("manifold")}
+            seen["pool"] = (pool.yes, pool.no, pool.p)
             self.books.setdefault((contract, "pool"), []).append(seen)
 
     # Accounts
@@ -349,16 +362,15 @@ class WorldRecord:
         """Yield what a share of YES of each contract pays, None where stakes come back, and since when."""
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
             was_undone = f"manifold:{market.id}" in undone
-            for answer in market.answers or [None]:
-                one = market if answer is None or market.resolution is not None else answer
-                since = None if one.resolution_time is None else _moment_of(one.resolution_time)
-                pays = _ENDS.get(one.resolution)
-                if answer is not None and one is market:
-                    pays = None if one.resolution == "CANCEL" else float(one.resolution == answer.id)
-                known = one.resolution in {*_ENDS, "CANCEL"} or (answer is not None and one is market)
-                ending = {"yes": pays, "since": since, "was_undone": was_undone or not known}
-                if since is not None or was_undone:
-                    yield ("manifold", market.id if answer is None else f"{market.id}/{answer.id}"), ending
+            if not market.answers:
+                yield from _ending(market.id, market.resolution, market.resolution_time, was_undone=was_undone)
+            for answer in market.answers:
+                # Of answers that are decided together the one that the market names pays 1.
+                whole = market.resolution in {None, "CANCEL"}
+                end = answer.resolution if market.resolution is None else market.resolution
+                end = end if whole else ("NO", "YES")[market.resolution == answer.id]
+                at = market.resolution_time or answer.resolution_time
+                yield from _ending(f"{market.id}/{answer.id}", end, at, was_undone=was_undone)
         for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
             if other.payouts is not None and other.resolved_at is not None:
                 since = datetime.fromtimestamp(other.resolved_at, UTC)
@@ -380,6 +392,16 @@ class WorldRecord:
             groups = {"event": other.event if other.neg_risk else "", "creator": ""}
             groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
             yield other.condition, {**groups, "question": f"polymarket:{other.condition}"}
+
+
+def _ending(
+    contract: str, resolution: str | None, at: int | None, *, was_undone: bool
+) -> Iterator[tuple[tuple[str, str], Fact]]:
+    """Yield how a contract of Manifold ended; an end that is neither YES nor NO nor called off may pay anything."""
+    is_known = resolution in {*_ENDS, "CANCEL"}
+    if at is not None or was_undone:
+        ending: Fact = {"yes": _ENDS.get(resolution), "since": None if at is None else _moment_of(at)}
+        yield ("manifold", contract), ending | {"was_undone": was_undone or not is_known}
 
 
 @lru_cache(maxsize=2)

@@ -15,10 +15,12 @@ import pytest
 from bot.cli.doctor import check_ledger_integrity, run_checks
 from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.core.language_models import ModelPerformance
+from bot.llm.adaptive_limit import LimitReason
 from bot.store.database import instance_lock
 from bot.store.heartbeat import HEARTBEAT_FILE
 from bot.store.ledger import open_ledger
 from bot.store.model_calls import ModelDemotion
+from bot.store.model_concurrency import ModelConcurrency
 from bot.testing.model_server import ScriptedModelServer, reply_error
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -289,6 +291,22 @@ async def test_a_model_that_does_badly_in_a_role_that_it_plays_is_a_warning(aski
     assert "model health" not in await asyncio.to_thread(_findings, config, NOW + 30 * DAY)
 
 
+async def test_a_process_that_has_no_cpu_for_more_calls_is_a_warning(asking: Path) -> None:
+    path = asking.parent / "state" / "paper" / "ledger.sqlite"
+    learned = ModelConcurrency(model="prime:big", at=NOW, concurrency=700.0, ceiling=1000, reason="rate limit")
+    for reason in ("rate limit", LimitReason.PROCESS):
+        async with open_ledger(path, now=NOW) as ledger:
+            await ledger.model_concurrency.save([replace(learned, reason=reason)])
+        found = await asyncio.to_thread(_findings, asking)
+        assert ("process" in found) is (reason != "rate limit")
+    assert found["process"] == CheckFinding(
+        CheckVerdict.WARN,
+        "process",
+        "prime:big: 0 calls are open of 700 that it may get: one process has no CPU for more",
+        "see How much at once in docs/models.md; backtests: --workers",
+    )
+
+
 def test_a_role_that_nobody_asks_is_a_warning_with_the_nearest(config: Path) -> None:
     config.write_text(MODELS + PRICED + '[llm.roles.mayn]\nmodel = "openai_compatible:here/small"\n')
     found = _told(config, CheckVerdict.WARN)["roles"].found
@@ -330,7 +348,7 @@ def test_a_key_that_nobody_set_fails_with_its_variable(config: Path, monkeypatch
 def test_models_that_the_library_translates_for_are_named(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI", "a key of somebody")
     models = MODELS.replace('"openai_compatible"', '"openai_compatible", "litellm"')
-    for model, translated in (("openai/gpt-4o-mini", False), ("together_ai/small", True)):
+    for model, translated in (("openai/gpt-4o-mini", False), ("qwencloud/small", True)):
         config.write_text(models.replace("openai_compatible:here/small", f"litellm:{model}"))
         found = _findings(config).get("model calls")
         assert (found is not None) is translated

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.evaluation.group_scores import score_group, score_groups
+from bot.evaluation.group_scores import score_group
 from bot.evaluation.score_rows import BinaryScoreRow
 
 
@@ -52,11 +52,6 @@ def test_a_crowd_that_says_zero_is_a_crowd() -> None:
 def test_one_series_says_nothing_about_chance_and_has_no_interval() -> None:
     found = score_group([row(0.8, 1.0, series="a"), row(0.3, 1.0, series="a")], rng()).brier_index
     assert (found.low, found.high) == (None, None)
-
-
-def test_horizons_stand_in_the_order_of_their_days() -> None:
-    groups = {name: [row(0.5, 1.0)] for name in ("90", "7", "365", "30")}
-    assert [*score_groups(groups, rng())] == ["7", "30", "90", "365"]
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0])), min_size=2, max_size=20))

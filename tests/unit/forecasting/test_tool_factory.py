@@ -33,7 +33,16 @@ from bot.testing.research import (
     drop_results,
     reply_in_turn,
 )
-from tests.unit.forecasting.research_fixture import CUTOFF, ResearchFixture, data_question, hit, level, market, names
+from tests.unit.forecasting.research_fixture import (
+    CHARGE,
+    CUTOFF,
+    ResearchFixture,
+    data_question,
+    hit,
+    level,
+    market,
+    names,
+)
 
 BACKDATED = market(as_of=CUTOFF)
 LAMP: dict[str, Json] = {"query": "lamp"}
@@ -73,6 +82,13 @@ async def test_a_trial_that_began_with_a_later_cutoff_is_not_taken_up(research: 
     with pytest.raises(LeakError, match="known before 2026-03-01"):
         await research.open_trial(BACKDATED, cutoff=CUTOFF - timedelta(seconds=1))
     assert (await research.open_trial(BACKDATED, cutoff=CUTOFF + timedelta(hours=1))).opening.bound == CUTOFF
+
+
+async def test_trials_share_the_tools_that_are_written_the_same(research: ResearchFixture) -> None:
+    charge = dataclasses.replace(CHARGE, scope="f2")
+    one, other = await research.open_trial(), await research.open_trial(charge=charge)
+    assert one.all_tools
+    assert all(tool is same for tool, same in zip(one.all_tools, other.all_tools, strict=True))
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -1,5 +1,6 @@
 """What goes wrong with one question, and what that must not cost the others."""
 
+import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import count
@@ -191,3 +192,24 @@ async def test_the_same_trouble_of_many_questions_is_one_warning(jobs_fixture: J
     assert said == "0 forecasts made, 9 postponed; 9 trials failed: prime is being repaired"
     [told] = [entry for entry in logs if entry["log_level"] == "warning"]
     assert told["until"] == (jobs_fixture.clock.now() + timedelta(minutes=5)).isoformat(timespec="seconds")
+
+
+async def test_a_forecast_fails_and_its_question_is_postponed_together_or_not_at_all(
+    jobs_fixture: JobsFixture,
+) -> None:
+    jobs_fixture.calibrator = FakeFailingCalibrator(ArithmeticError("no optimum"))
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.ledger.permissions.write(
+        lambda database: database.execute(
+            "create trigger attached.disk_full before update of not_before on schedule when new.not_before is not null "
+            "begin select raise(abort, 'full'); end"
+        )
+    )
+    with pytest.raises(sqlite3.IntegrityError, match="full"):
+        await jobs_fixture.forecast()
+    states = await jobs_fixture.ledger.permissions.read(
+        lambda database: database.execute("select state from forecast").fetchall()
+    )
+    # A failed one whose question is still due would be paid again at once.
+    assert states == [("running",)]

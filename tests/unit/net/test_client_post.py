@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import math
 from types import NoneType
 
 import pytest
@@ -18,6 +19,7 @@ from bot.core.errors import (
     RequestRejectedError,
     ServiceUnavailableError,
 )
+from bot.core.values import Json
 from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.testing.clock import FakeClock
 from bot.testing.loopback_server import LoopbackServer, ReceivedRequest, ResponseEnding, ScriptedResponse
@@ -51,6 +53,22 @@ async def test_json_is_sent_and_the_answer_returned() -> None:
 async def test_half_a_surrogate_pair_does_not_stop_a_question() -> None:
     async with LoopbackServer(lambda received: ScriptedResponse(body=received.body)) as server, reading() as http:
         assert json.loads(await http.post(server.address, "a\ud83eb", max_bytes=100)) == "a?b"
+
+
+@pytest.mark.parametrize(
+    "body", ["NaN is no number", {"a": ["\u00e9\x00\u2028", 1e-7, -0.0, 2**70, None, True, {}, []]}]
+)
+async def test_a_body_arrives_as_it_was(body: Json) -> None:
+    async with LoopbackServer(lambda received: ScriptedResponse(body=received.body)) as server, reading() as http:
+        echo = await http.post(server.address, body, max_bytes=200)
+    assert json.dumps(json.loads(echo)) == json.dumps(body)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+async def test_a_number_that_json_has_not_is_not_sent(number: float) -> None:
+    async with reading() as http:
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            await http.post("http://127.0.0.1:9/", {"a": [number]}, max_bytes=100)
 
 
 async def test_a_get_takes_headers_too() -> None:

@@ -40,7 +40,7 @@ def test_a_writing_connection_has_every_setting_that_durability_rests_on(ledger:
         found = {name: database.execute(f"pragma {name}").fetchone()[0] for name in names}
         mapped = database.execute("pragma mmap_size").fetchall()
     # The numbers of SQLite's pragma documentation: synchronous 2 is FULL, temp_store 2 is MEMORY.
-    assert found == dict(zip(names, ("wal", 2, 5000, 1, 67108864, 1000, 2, 0), strict=True))
+    assert found == dict(zip(names, ("wal", 2, 5000, 1, 67108864, 4000, 2, 0), strict=True))
     assert mapped in ([(0,)], [])
 
 

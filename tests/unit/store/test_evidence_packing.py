@@ -160,18 +160,23 @@ async def test_evidence_of_before_the_second_migration_reads_the_same_afterwards
     await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
     await ledger_fixture.resolve(ledger_fixture.question("hail"), 1.0)
     documents, scopes = ledger_fixture.ledger.documents, [packed, alone]
+    copy_new_evidence(ledger_fixture.path, at=NOON)
     read = {one: await ledger_fixture.ledger.recordings.read_trial(one, 1) for one in scopes}
     before, archived = NOON + timedelta(days=1), tmp_path / "archive.sqlite"
     assert await archive_evidence(documents.readers, ledger_fixture.path, archived, before=before, at=LATER) == 2
     ledger = tmp_path / "older" / "ledger.sqlite"
-    ledger.parent.mkdir(mode=0o700)
-    copy_databases(ledger_fixture.path, ledger)
-    for path in (evidence_path(ledger), archived):
+    _copy_with_evidence_copy(ledger_fixture.path, ledger)
+    for path in (evidence_path(ledger), archived, evidence_copy_path(ledger)):
         _undo_second_migration(path)
     async with open_ledger(ledger, now=LATER) as migrated:
         documents = migrated.documents
         assert {one: await migrated.recordings.read_trial(one, 1) for one in scopes} == read
         assert await pack_finished_forecasts(documents.writer, documents.readers) == 1
+        assert copy_new_evidence(ledger, at=LATER) == 1
+        # Of the evidence alone: its copy can be made anew.
+        assert [path.name for path in evidence_copy_path(ledger).parent.glob("*before*")] == [
+            f"{evidence_path(ledger).stem}-{LATER:%Y%m%dT%H%M%SZ}-before-0002_bundle_indexes.db"
+        ]
         assert {one: await migrated.recordings.read_trial(one, 1) for one in scopes} == read
         await remove_evidence(documents.writer, documents.readers, scopes, at=LATER)
         assert _rows(evidence_path(ledger), "select count(*) from bundle where scope <> ''") == [(0,)]
@@ -181,6 +186,12 @@ async def test_evidence_of_before_the_second_migration_reads_the_same_afterwards
     async with open_ledger(ledger, now=LATER) as restored:
         assert {one: await restored.recordings.read_trial(one, 1) for one in scopes} == read
     assert check_evidence(ledger).problems == ()
+
+
+def _copy_with_evidence_copy(ledger: Path, target: Path) -> None:
+    (target.parent / "backups").mkdir(mode=0o700, parents=True)
+    copy_databases(ledger, target)
+    shutil.copy(evidence_copy_path(ledger), evidence_copy_path(target))
 
 
 def _undo_second_migration(path: Path) -> None:

@@ -1,0 +1,159 @@
+"""Score reports of forecasters from the sums that the ledger keeps: the work does not grow with the forecasts."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from bot.core.outcomes import BRIER, SCORING_RULES, ScoringRule, scoring_rules_for
+from bot.evaluation.group_scores import (
+    SUMS,
+    GroupScore,
+    ResampledGroup,
+    divide_sums,
+    resample_groups,
+    score_resampled,
+)
+from bot.evaluation.score_report import REPORTED_KINDS, CrowdScores, GroupMeans, KindReport, ScoreInterval
+from bot.stats.arrays import FloatArray, IntArray
+from bot.stats.calibration import ReliabilityBins
+from bot.store.score_totals import BIN_EDGES, NO_HORIZON, CalibrationBin, ScoreSums
+
+ALL, FAMILY = "all", "family"
+# What predictions are grouped by; a prediction without a name is in no group.
+GROUP_KEYS = (FAMILY, "venue", "source", "horizon")
+GroupScores = Mapping[str, Mapping[str, GroupScore]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RuleSums:
+    """The sums of one forecaster and rule: columns ``SUMS`` of shape (rows, 6), with unit and groups of each row."""
+
+    values: FloatArray
+    units: IntArray
+    groups: Mapping[str, Sequence[str]]
+
+    def sum_all(self) -> FloatArray:
+        """Return the sums of each unit, shape (units, 6)."""
+        return self._sum_units(np.ones(len(self.values), dtype=np.bool_))
+
+    def sum_groups(self, key: str) -> Iterator[tuple[str, FloatArray]]:
+        """Yield the sums of each unit by group, horizons in the order of their days."""
+        names, codes = np.unique(np.array(self.groups[key]), return_inverse=True)
+        for name in sorted(filter(None, names.tolist()), key=_group_order):
+            yield name, self._sum_units(codes == names.searchsorted(name))
+
+    def _sum_units(self, chosen: "np.typing.NDArray[np.bool_]") -> FloatArray:
+        units, codes = np.unique(self.units, return_inverse=True)
+        columns = (np.bincount(codes[chosen], weights=column[chosen], minlength=len(units)) for column in self.values.T)
+        return np.column_stack([*columns])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForecasterSums:
+    """The sums of one forecaster, by rule."""
+
+    rules: Mapping[str, RuleSums]
+
+    def score_groups(self, rng: Generator, keys: Sequence[str] = GROUP_KEYS) -> GroupScores:
+        """Return the Brier scores of all binary predictions (``ALL``) and of each group, by key; none without any."""
+        own = self.rules.get(BRIER)
+        if own is None:
+            return {}
+        named = [(ALL, ALL, own.sum_all()), *((key, *group) for key in keys for group in own.sum_groups(key))]
+        found: dict[str, dict[str, GroupScore]] = {ALL: {}, **{key: {} for key in keys}}
+        for (key, name, _), group in zip(named, resample_groups([sums for *_, sums in named], rng), strict=True):
+            found[key][name] = score_resampled(group)
+        return found
+
+    def report_kinds(self, rng: Generator) -> dict[str, KindReport]:
+        """Return the report of each kind of choices and curves that has scores; rounds are left out."""
+        return {
+            kind: self._report_kind(scoring_rules_for(kind), rng)
+            for kind in REPORTED_KINDS
+            if all(rule.name in self.rules for rule in scoring_rules_for(kind))
+        }
+
+    def _report_kind(self, rules: Sequence[ScoringRule], rng: Generator) -> KindReport:
+        sums = {rule.name: self.rules[rule.name] for rule in rules}
+        groups = dict(zip(sums, resample_groups([one.sum_all() for one in sums.values()], rng), strict=True))
+        return KindReport(
+            n=round(groups[rules[0].name].clusters[:, 0].sum()),
+            imputed=0,
+            scores={name: group.mean_interval() for name, group in groups.items()},
+            crowd=_crowd_scores(groups),
+            by_source=_group_means(sums, "source"),
+            by_round={},
+            by_horizon=_group_means(sums, "horizon"),
+        )
+
+
+def sums_by_forecaster(sums: ScoreSums) -> dict[str, ForecasterSums]:
+    """Return the sums of each forecaster, by name."""
+    values = np.array([getattr(sums, name) for name in SUMS], dtype=np.float64).T
+    units = np.array(sums.unit, dtype=np.int64)
+    horizons = ["" if days == NO_HORIZON else str(days) for days in sums.horizon_days]
+    names = {FAMILY: sums.family, "venue": sums.venue, "source": sums.source, "horizon": horizons}
+    rows: dict[str, dict[str, list[int]]] = {}
+    for row, (forecaster, rule) in enumerate(zip(sums.forecaster, sums.rule, strict=True)):
+        rows.setdefault(forecaster, {}).setdefault(rule, []).append(row)
+    return {
+        forecaster: ForecasterSums(
+            rules={
+                rule: RuleSums(
+                    values=values[chosen],
+                    units=units[chosen],
+                    groups={key: [column[row] for row in chosen] for key, column in names.items()},
+                )
+                for rule, chosen in by_rule.items()
+            }
+        )
+        for forecaster, by_rule in sorted(rows.items())
+    }
+
+
+def reliability_bins(bins: Iterable[CalibrationBin]) -> dict[str, ReliabilityBins]:
+    """Return the bins of each forecaster, by name."""
+    found: dict[str, list[CalibrationBin]] = {}
+    for one in sorted(bins, key=lambda item: (item.forecaster, item.bin)):
+        found.setdefault(one.forecaster, []).append(one)
+    edges = np.array([0.0, *BIN_EDGES, 1.0])
+    return {
+        name: ReliabilityBins(
+            lower=edges[[one.bin for one in own]],
+            upper=edges[[one.bin + 1 for one in own]],
+            rows=np.array([one.n for one in own], dtype=np.int64),
+            mean_forecast=np.array([one.probability / one.n for one in own]),
+            event_rate=np.array([one.outcome / one.n for one in own]),
+        )
+        for name, own in found.items()
+    }
+
+
+def _crowd_scores(groups: Mapping[str, ResampledGroup]) -> CrowdScores | None:
+    count, scores, gains = 0.0, dict[str, float](), dict[str, ScoreInterval]()
+    for name, group in groups.items():
+        count, own, crowd = group.clusters.sum(axis=0)[3:].tolist()
+        if not count:
+            return None
+        sign = 1.0 if SCORING_RULES[name].more_is_better else -1.0
+        drawn_n, drawn_own, drawn_crowd = group.drawn.T[3:]
+        drawn = divide_sums(sign * (drawn_own - drawn_crowd), drawn_n)
+        scores[name] = crowd / count
+        gains[name] = group.interval(sign * (own - crowd) / count, drawn, count=3)
+    return CrowdScores(n=round(count), scores=scores, gains=gains)
+
+
+def _group_means(sums: Mapping[str, RuleSums], key: str) -> dict[str, GroupMeans]:
+    found: dict[str, GroupMeans] = {}
+    for rule, one in sums.items():
+        for group, units in one.sum_groups(key):
+            n, _, value, *_ = units.sum(axis=0).tolist()
+            scores = {**(found[group].scores if group in found else {}), rule: value / n}
+            found[group] = GroupMeans(n=round(n), scores=scores)
+    return found
+
+
+def _group_order(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.isdecimal() else (0, name)

@@ -1,0 +1,267 @@
+"""Sums of scores by forecaster, group and unit of resampling, kept up by the writer: reports read no rows.
+
+Counted is, of each forecaster, question and target, the last forecast before the close and before the outcome was
+known, under the outcome against which it was scored. A unit is a cluster of predictions that move together. The first
+``SCORE_UNITS`` outcomes have units of their own, later ones share them in turn: random groups of clusters (K. Wolter,
+Introduction to Variance Estimation, 2007, chapter 2), which know the width of an interval to 1 / sqrt(2 x 1,024), two
+per cent. Resolved predictions that are not counted are listed with the reason.
+"""
+
+# ruff: noqa: S608 - statements made of the constants below
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlite_utils import Database
+
+from bot.core.outcomes import BRIER, CROWD_RULE_PREFIX, SCORING_RULES
+from bot.core.questions import QuestionRef
+from bot.store.serialization import to_json_list
+
+SCORE_UNITS = 1_024
+# Kept for predictions that are in no group of that kind.
+NO_HORIZON = -1
+# Ten bins of one width; a probability on an edge is in the lower one, as in ``bot.stats.calibration``.
+BIN_EDGES = tuple(number * 0.1 for number in range(1, 10))
+# Some venues score the forecast at one moment, which the question gives as its fact "spot_at".
+WAS_BEFORE_SPOT_TIME = """not exists (
+      select 1 from question_version v where v.version = q.version
+        and julianday(json_extract(v.body, '$.facts.spot_at')) < julianday(f.cutoff))"""
+SCORE_TOTAL_TABLES = (
+    """create table score_total (
+  forecaster text not null,
+  rule text not null,
+  venue text not null,
+  source text not null,
+  family text not null,
+  horizon_days integer not null,
+  unit integer not null,
+  n integer not null,
+  outcome real not null,
+  value real not null,
+  crowd_n integer not null,
+  value_with_crowd real not null,
+  crowd real not null,
+  primary key (forecaster, rule, venue, source, family, horizon_days, unit)
+) strict, without rowid
+""",
+    """create table score_bin (
+  forecaster text not null,
+  venue text not null,
+  source text not null,
+  family text not null,
+  bin integer not null,
+  n integer not null,
+  probability real not null,
+  outcome real not null,
+  primary key (forecaster, venue, source, family, bin)
+) strict, without rowid
+""",
+    # The first outcome of each cluster of several predictions; other clusters are single questions.
+    """create table score_cluster (
+  name text primary key,
+  outcome integer not null
+) strict, without rowid
+""",
+    """create table unscored (
+  ref text not null,
+  target text not null,
+  forecaster text not null,
+  resolved_at text not null,
+  why text not null,
+  primary key (ref, target, forecaster)
+) strict, without rowid
+""",
+)
+_EVERY_PREDICTION = "from prediction p"
+_PREDICTIONS_OF_REFS = "from json_each(:refs) chosen cross join prediction p on p.ref = chosen.value"
+_EVERY_OUTCOME = "from current_resolution r"
+_OUTCOMES_OF_REFS = "from json_each(:refs) chosen cross join current_resolution r on r.ref = chosen.value"
+# The columns of a row of ``max`` are those of the newest revision.
+_COUNTED = """
+with counted as (
+  select f.forecaster, p.ref, p.target, p.forecast, p.probability, r.id as resolution,
+         iif(r.kind = 'happened', r.value, 0.0) as outcome, q.venue, q.source, q.family,
+         coalesce(t.horizon_days, {no_horizon}) as horizon_days, max(f.revision),
+         case when t.horizon_days is not null and coalesce(q.batch, '') not in ('', '-')
+              then q.batch || '/' || t.horizon_days || ' days/' || q.source
+              when q.series <> '' then q.venue || ':' || q.source || '/' || q.series end as cluster
+  {predictions}
+  cross join resolution r on r.id = p.scored_against
+  cross join forecast f on f.id = p.forecast
+  cross join question q on q.ref = p.ref
+  cross join target t on t.version = f.version and t.target = p.target
+  where r.kind <> 'void' and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
+    and {conditions}
+  group by f.forecaster, p.ref, p.target)
+"""
+_ADD_CLUSTERS = """
+insert into score_cluster (name, outcome)
+{counted} select cluster, min(resolution) from counted where cluster is not null group by cluster
+on conflict do nothing
+"""
+_RULES = ", ".join(f"'{rule}'" for rule in SCORING_RULES)
+SELECT_SUMS = f"""
+{{counted}}
+select s.forecaster, own.rule, s.venue, s.source, s.family, s.horizon_days,
+       coalesce(c.outcome, (select min(id) from resolution where ref = s.ref)) % {SCORE_UNITS} as unit,
+       :sign * count(*) as n, :sign * total(s.outcome) as outcome, :sign * total(own.value) as value,
+       :sign * count(crowd.value) as crowd_n,
+       :sign * total(iif(crowd.value is null, 0.0, own.value)) as value_with_crowd,
+       :sign * total(crowd.value) as crowd
+from counted s
+cross join score own on own.forecast = s.forecast and own.target = s.target and own.resolution = s.resolution
+  and own.rule in ({_RULES}) and abs(own.value) < 1e300
+left join score crowd on crowd.forecast = s.forecast and crowd.target = s.target and crowd.resolution = s.resolution
+  and crowd.rule = '{CROWD_RULE_PREFIX}' || own.rule and abs(crowd.value) < 1e300
+left join score_cluster c on c.name = s.cluster
+group by 1, 2, 3, 4, 5, 6, 7
+"""
+_ADD_SUMS = """
+insert into score_total {sums}
+on conflict do update set n = n + excluded.n, outcome = outcome + excluded.outcome, value = value + excluded.value,
+  crowd_n = crowd_n + excluded.crowd_n, value_with_crowd = value_with_crowd + excluded.value_with_crowd,
+  crowd = crowd + excluded.crowd
+"""
+_BIN = " + ".join(f"(s.probability > {edge!r})" for edge in BIN_EDGES)
+SELECT_BINS = f"""
+{{counted}}
+select s.forecaster, s.venue, s.source, s.family, {_BIN} as bin,
+       :sign * count(*) as n, :sign * total(s.probability) as probability, :sign * total(s.outcome) as outcome
+from counted s
+cross join score own on own.forecast = s.forecast and own.target = s.target and own.resolution = s.resolution
+  and own.rule = '{BRIER}'
+where s.probability is not null
+group by 1, 2, 3, 4, 5
+"""
+_ADD_BINS = """
+insert into score_bin {bins}
+on conflict do update set n = n + excluded.n, probability = probability + excluded.probability,
+  outcome = outcome + excluded.outcome
+"""
+# Only the first forecast counts: if it was late, all later ones were.
+_UNSCORED = """
+with first as (
+  select f.forecaster, f.ref, p.target, r.kind, r.body, r.resolved_at, q.closes_at, min(f.cutoff) as begun,
+         (select json_extract(v.body, '$.facts.spot_at') from question_version v
+          where v.version = q.version) as spot_at,
+         max(exists (select 1 from score s
+           where s.forecast = p.forecast and s.target = p.target and s.resolution = r.id)) as has_score,
+         min(coalesce(p.scored_against, 0) = r.id) as is_done
+  {outcomes}
+  cross join prediction p on p.ref = r.ref and p.target = r.target
+  cross join forecast f on f.id = p.forecast
+  cross join question q on q.ref = f.ref
+  where f.state = 'done'
+  group by f.forecaster, f.ref, p.target, r.id),
+explained as (
+  select *, case
+    when kind = 'void' then 'void: ' || coalesce(json_extract(body, '$.reason'), '')
+    when julianday(begun) > julianday(spot_at) then 'forecast after the time at which its venue scores'
+    when begun > closes_at then 'forecast after it had closed'
+    when begun > resolved_at then 'forecast after its outcome was known'
+    when has_score then null
+    when is_done then 'its outcome does not fit the question that was forecast'
+    else 'not scored yet' end as why
+  from first)
+select ref, target, forecaster, resolved_at, why from explained where why is not null
+"""
+
+
+def counted_query(predictions: str = _EVERY_PREDICTION, filters: str = "") -> str:
+    """Return the expression ``counted``, with these conditions on the tables f, p, q, r and t after "and"."""
+    before_spot_time = f"{WAS_BEFORE_SPOT_TIME} and {filters}" if filters else WAS_BEFORE_SPOT_TIME
+    return _COUNTED.format(predictions=predictions, conditions=before_spot_time, no_horizon=NO_HORIZON)
+
+
+def _fill_statements(predictions: str, outcomes: str) -> tuple[str, ...]:
+    """Return the statements that add clusters, sums, bins and unscored predictions."""
+    counted = counted_query(predictions)
+    return (
+        _ADD_CLUSTERS.format(counted=counted),
+        _ADD_SUMS.format(sums=SELECT_SUMS.format(counted=counted)),
+        _ADD_BINS.format(bins=SELECT_BINS.format(counted=counted)),
+        f"insert into unscored {_UNSCORED.format(outcomes=outcomes)}",
+    )
+
+
+_ADD_CLUSTERS_OF_REFS, _ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS, _ADD_UNSCORED_OF_REFS = _fill_statements(
+    _PREDICTIONS_OF_REFS, _OUTCOMES_OF_REFS
+)
+_DELETE_UNSCORED_OF_REFS = "delete from unscored where ref in (select value from json_each(:refs))"
+# Part of a migration, and so of its checksum: a change of them needs a new migration that fills the tables anew.
+_FILL_TABLES = _fill_statements(_EVERY_PREDICTION, _EVERY_OUTCOME)
+_ALL_COUNTED = counted_query()
+# No row in a correct ledger; floating-point sums that grow and shrink again are equal to rounding.
+WRONG_SCORE_TOTALS = f"""
+select forecaster, rule, venue, source, family, horizon_days, unit, n, value from (
+  select forecaster, rule, venue, source, family, horizon_days, unit, sum(n) as n, sum(outcome) as outcome,
+         sum(value) as value, sum(crowd_n) as crowd_n, sum(value_with_crowd) as value_with_crowd, sum(crowd) as crowd
+  from (select * from score_total union all select * from ({SELECT_SUMS.format(counted=_ALL_COUNTED)}))
+  group by 1, 2, 3, 4, 5, 6, 7)
+where n <> 0 or crowd_n <> 0 or abs(outcome) + abs(value) + abs(value_with_crowd) + abs(crowd) > 1e-6
+union all
+select forecaster, 'bin ' || bin, venue, source, family, null, null, n, probability from (
+  select forecaster, venue, source, family, bin, sum(n) as n, sum(probability) as probability, sum(outcome) as outcome
+  from (select * from score_bin union all select * from ({SELECT_BINS.format(counted=_ALL_COUNTED)}))
+  group by 1, 2, 3, 4, 5)
+where n <> 0 or abs(probability) + abs(outcome) > 1e-6
+""".replace(":sign", "-1")
+
+
+def fill_score_totals(database: Database) -> None:
+    """Fill the empty tables of a ledger from its rows."""
+    for statement in _FILL_TABLES:
+        database.execute(statement, {"sign": 1})
+
+
+@contextmanager
+def kept_score_totals(database: Database, refs: Collection[QuestionRef | str]) -> Iterator[None]:
+    """Keep the totals right while outcomes, scores or the columns of these questions change, in one transaction."""
+    if not refs:
+        yield
+        return
+    changed = to_json_list(refs)
+    for statement in (_ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS):
+        database.execute(statement, {"refs": changed, "sign": -1})
+    yield
+    database.execute(_ADD_CLUSTERS_OF_REFS, {"refs": changed})
+    for statement in (_ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS):
+        database.execute(statement, {"refs": changed, "sign": 1})
+    for statement in (_DELETE_UNSCORED_OF_REFS, _ADD_UNSCORED_OF_REFS):
+        database.execute(statement, {"refs": changed})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreSums:
+    """Sums of scores as columns of equal length, one row for each forecaster, rule, group and unit of resampling.
+
+    ``horizon_days`` is ``NO_HORIZON`` without one. ``n`` counts predictions, ``crowd_n`` those with a crowd;
+    ``outcome``, ``value`` and ``crowd`` are sums over them, ``value_with_crowd`` is one over those with a crowd.
+    """
+
+    forecaster: tuple[str, ...]
+    rule: tuple[str, ...]
+    venue: tuple[str, ...]
+    source: tuple[str, ...]
+    family: tuple[str, ...]
+    horizon_days: tuple[int, ...]
+    unit: tuple[int, ...]
+    n: tuple[int, ...]
+    outcome: tuple[float, ...]
+    value: tuple[float, ...]
+    crowd_n: tuple[int, ...]
+    value_with_crowd: tuple[float, ...]
+    crowd: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationBin:
+    """The yes-or-no predictions of a forecaster in one of ten bins of [0, 1]: how many, and two sums over them."""
+
+    forecaster: str
+    bin: int
+    n: int
+    probability: float
+    outcome: float
