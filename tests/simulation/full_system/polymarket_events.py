@@ -123,9 +123,7 @@ class PolymarketEvents:
 
     def _set_price(self, market: FakePolymarketMarket, price: float) -> None:
         cents = Decimal(str(round(min(1.0 - _ROOM, max(_ROOM, price)), 2))).quantize(_CENT)
-        size = int(self.stream.integers(8, 300))
-        # One book in four has less than what is held, so that a part is sold.
-        self.venue.world.move_price(market, cents, size=str(2 + size // 40 if size % 4 == 0 else size))
+        self.venue.world.move_price(market, cents, size=str(int(self.stream.integers(8, 300))))
 
     def _move_price(self) -> None:
         """Let the crowd's book stand elsewhere; own orders in its way are matched."""
