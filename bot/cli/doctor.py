@@ -25,6 +25,7 @@ from bot.cli.doctor_checks import (
     check_model_health,
     check_models,
     check_permissions,
+    check_process_load,
     check_readiness,
     clock_fault,
     live_venue_names,
@@ -107,6 +108,7 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     yield from _check_ledger(folder / LEDGER_FILE, now)
     if (folder / LEDGER_FILE).exists():
         yield from check_model_health(config, folder / LEDGER_FILE, now)
+        yield from check_process_load(folder / LEDGER_FILE)
         yield from check_caps(config, folder / LEDGER_FILE, now)
     yield from check_permissions(config, folder / LEDGER_FILE, now)
     yield from _check_live_venues(config, found, now)

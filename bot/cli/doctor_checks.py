@@ -38,6 +38,7 @@ from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_h
 from bot.execution.gate.readiness import READINESS_JOB, readiness_faults
 from bot.execution.gate.rules import arm_objection
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE
+from bot.llm.adaptive_limit import LimitReason
 from bot.llm.model_health import ModelHealthReport, report_model_health
 from bot.llm.pricing import CallCostEstimator, PriceTable
 from bot.llm.providers import describe_call_path, find_missing_setup
@@ -51,6 +52,7 @@ from bot.store.event_log import JobRunRow
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.ledger import ReadOnlyState, open_ledger_read_only, open_read_only, state_folder
 from bot.store.model_calls import ModelDemotion
+from bot.store.model_concurrency import ModelConcurrency
 from bot.store.permissions import HaltEndCondition, PermissionStatus, PrincipalRecord, SubmissionHalt
 from bot.store.submission_queries import OrderFilter, OrderRow, list_orders
 
@@ -121,6 +123,25 @@ def check_model_health(config: Config, path: Path, now: datetime) -> Iterator[Ch
             text = f"{one.forecaster} {one.role} {one.model}".strip() + f": {'; '.join(one.problems)}"
             remedy = f"inspect a trial with foxcast explain, or name another model in [llm.roles.{one.role}]"
             yield CheckFinding(CheckVerdict.WARN, "model health", text, remedy)
+
+
+def check_process_load(path: Path) -> Iterator[CheckFinding]:
+    """Yield the models that would get more requests if the process that asks them had less to do."""
+    try:
+        found = asyncio.run(_load_concurrency(path))
+    except StoreError:
+        return  # reported by the integrity check
+    for one in found:
+        if one.reason == LimitReason.PROCESS:
+            text = f"{one.model}: {one.in_flight} calls are open of {int(one.concurrency)} that it may get: "
+            text += "one process has no CPU for more"
+            remedy = "see How much at once in docs/models.md; backtests: --workers"
+            yield CheckFinding(CheckVerdict.WARN, "process", text, remedy)
+
+
+async def _load_concurrency(path: Path) -> Sequence[ModelConcurrency]:
+    async with open_ledger_read_only(path) as ledger:
+        return await ledger.model_concurrency.load()
 
 
 async def _load_model_reports(config: Config, path: Path, now: datetime) -> Sequence[ModelHealthReport]:

@@ -124,7 +124,7 @@ class Prompt:
         if self.tools and self.schema is not None:
             message = "a prompt asks for a tool call or for a JSON object, not for both"
             raise ValueError(message)
-        if missing := set(self.allowed) - {tool.name for tool in self.tools}:
+        if self.allowed and (missing := set(self.allowed) - {tool.name for tool in self.tools}):
             message = f"the prompt allows {', '.join(sorted(missing))}, which is not among its tools"
             raise ValueError(message)
         if self.schema is not None:

@@ -207,6 +207,11 @@ def temporary_secrets() -> Iterator[None]:
         _KNOWN_SECRETS.redactor = before
 
 
+def known_redactor() -> SecretRedactor:
+    """Return the redactor of the known secrets, another object whenever these change."""
+    return _KNOWN_SECRETS.redactor
+
+
 def redact_known_secrets(text: str) -> str:
     """Return the text without the known secrets and otherwise unchanged, for data."""
     return _KNOWN_SECRETS.redactor.redact(text)

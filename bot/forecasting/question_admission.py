@@ -31,10 +31,14 @@ MAX_BEGUN_AT_ONCE = 20
 # half as many as before may begin in one instant, and each time that it is not, so many more.
 MAX_LATENESS_S = 0.03
 GROWTH_IN_TIME = 2
+# A process that may begin no more than so many was late again and again.
+BUSY_BEGUN_AT_ONCE = MAX_BEGUN_AT_ONCE // 4
 
 
 class ModelLoad(Protocol):
-    """What the models do now: ``bot.llm.request_load``."""
+    """What the models do now: ``bot.llm.request_load``; ``is_process_busy`` is set here."""
+
+    is_process_busy: bool
 
     def room(self) -> int:
         """Return how many more calls would get a slot soon; zero or less where calls wait already."""
@@ -124,6 +128,8 @@ class QuestionAdmission:
             self._begun_at_once = max(1, self._begun_at_once // 2)
         else:
             self._begun_at_once = min(MAX_BEGUN_AT_ONCE, self._begun_at_once + GROWTH_IN_TIME)
+        if self._load is not None:
+            self._load.is_process_busy = self._begun_at_once <= BUSY_BEGUN_AT_ONCE and self._load.room() > 0
 
     def _call_room(self, load: ModelLoad) -> int:
         begun = (one for one in self._running if not one.has_stepped)

@@ -227,6 +227,8 @@ class ToolFactory:
     pair_use: PairUse = PairUse.CONFIRMED
     warnings: DailyWarnings = field(default_factory=DailyWarnings)
     frames: IdentityCache[str] = field(default_factory=IdentityCache)
+    # By what decides the policy: the source and the venue of a question.
+    _configuration_digests: dict[tuple[str | None, str], str] = field(default_factory=dict, init=False)
 
     async def open_trial(
         self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
@@ -326,6 +328,12 @@ class ToolFactory:
 
     def _configuration_digest(self, question: Question) -> str:
         """Return the digest of what this configuration offers a trial; the moment and the record are not part."""
+        place = (question.source, question.ref.venue)
+        if place not in self._configuration_digests:
+            self._configuration_digests[place] = self._digest_configuration(question)
+        return self._configuration_digests[place]
+
+    def _digest_configuration(self, question: Question) -> str:
         return request_digest(
             {
                 "section": self.section.model_dump(mode="json", exclude={"sources"}),

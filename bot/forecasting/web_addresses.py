@@ -49,6 +49,7 @@ _PARAMETERS = re.compile(r";[^/]*")
 _DOTTED_PATH = re.compile(r"(?:^|/)\.{1,2}(?:/|$)")
 _HOST_PREFIXES = ("www.", "m.", "mobile.", "amp.")
 _AMP_END = re.compile(r"(?:/amp|\.amp)(?:\.html?)?$")
+_SENTENCE_END = ".,;:!?)'\""
 _TRAILING = ".,;:!?)*_'\"\u2019\u201d"
 
 
@@ -249,10 +250,11 @@ def _resolve_dots(path: str) -> str:
 
 def find_addresses(text: str) -> Iterator[re.Match[str]]:
     """Yield what looks like an address in running text, also without a scheme."""
-    # None contains white space or lacks one of these; splitting into words is far faster than parsing.
+    # None contains white space or lacks one of these; splitting into words is far faster than parsing. The dot at the
+    # end of a sentence is part of none.
     end = 0
     for word in text.split():
-        if "." in word or ":/" in word:
+        if ("." in word and ("." in word.rstrip(_SENTENCE_END) or "www." in word.lower())) or ":/" in word:
             start = text.index(word, end)
             end = start + len(word)
             yield from _IN_TEXT.finditer(text, start, end)

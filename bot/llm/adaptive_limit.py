@@ -46,6 +46,7 @@ class LimitReason(StrEnum):
     LATENCY = "latency"
     ALLOWANCE = "requests that the provider has left"
     BUDGET = "budget"
+    PROCESS = "the CPU of this process"
 
 
 _MEASURED_REASONS = frozenset({LimitReason.RATE_LIMIT, LimitReason.LATENCY})
@@ -112,7 +113,7 @@ class AdaptiveLimit:
             self._limit = min(float(self.ceiling), self._limit + growth)
         if sent_at < round_.began:
             return
-        work = FIRST_TOKEN_COST + max(0, usage.tokens_out) + max(0, usage.tokens_in) / TOKENS_READ_PER_WRITTEN
+        work = FIRST_TOKEN_COST + usage.tokens_out + usage.tokens_in / TOKENS_READ_PER_WRITTEN
         round_.answers += 1
         round_.latency += (now - sent_at) / work
         round_.in_flight += in_flight

@@ -4,9 +4,11 @@ All calls go through it, and every answer is recorded before it is used.
 """
 
 import asyncio
+import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 
@@ -21,6 +23,7 @@ from bot.core.errors import (
     RequestRejectedError,
     ServiceUnavailableError,
 )
+from bot.core.identity_cache import IdentityCache
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, ModelProvider, RandomStreams
 from bot.core.language_models import (
@@ -33,7 +36,8 @@ from bot.core.language_models import (
     ModelRequest,
     Prompt,
 )
-from bot.core.redaction import redact_known_secrets
+from bot.core.redaction import known_redactor, redact_known_secrets
+from bot.llm.adaptive_limit import LimitReason
 from bot.llm.background_tasks import BackgroundTasks, DailyAlerts
 from bot.llm.budget import SpendingBudget
 from bot.llm.call_records import PromptDocumentCache, RequestRecord
@@ -50,13 +54,26 @@ from bot.llm.roles import MAIN_ROLE, ModelRoles, bare_model_name, provider_name
 from bot.store.ledger import Ledger
 from bot.store.model_calls import CostGrouping
 
+# A conversation only grows, so its messages come again in each of its requests.
+MAX_REDACTED_MESSAGES = 1024
 
-def redact_prompt(prompt: Prompt) -> Prompt:
-    """Return the prompt without known secrets; the same object if it has none."""
-    messages, handover = (tuple(map(_redact_message, part)) for part in (prompt.messages, prompt.handover))
-    originals = (*prompt.messages, *prompt.handover)
-    is_same = all(one is other for one, other in zip((*messages, *handover), originals, strict=True))
-    return prompt if is_same else replace(prompt, messages=messages, handover=handover)
+
+class PromptRedactor:
+    """Hides known secrets in prompts; a message that comes again is not searched again for the same secrets."""
+
+    def __init__(self) -> None:
+        """Start with no known message."""
+        self._messages: IdentityCache[Message] = IdentityCache(MAX_REDACTED_MESSAGES)
+
+    def redact(self, prompt: Prompt) -> Prompt:
+        """Return the prompt without known secrets; the same object if it has none."""
+        redactor = known_redactor()
+        messages, handover = (
+            tuple(self._messages.find((message, redactor), partial(_redact_message, message)) for message in part)
+            for part in (prompt.messages, prompt.handover)
+        )
+        is_same = all(map(operator.is_, (*messages, *handover), (*prompt.messages, *prompt.handover)))
+        return prompt if is_same else replace(prompt, messages=messages, handover=handover)
 
 
 def _redact_message(message: Message) -> Message:
@@ -66,17 +83,11 @@ def _redact_message(message: Message) -> Message:
     return message if (text, calls) == (message.text, message.calls) else replace(message, text=text, calls=calls)
 
 
-def with_cache_key(prompt: Prompt, charge: CostAttribution, role: str) -> Prompt:
-    """Return the prompt with a key for the provider's cache, which the trials of a question share in each role."""
-    if prompt.cache_key:
-        return prompt
-    return replace(prompt, cache_key=derive_id("cache", charge.ref, charge.forecaster, role))
-
-
-def prompt_for_model(prompt: Prompt, model: str) -> Prompt:
+def prompt_for_model(prompt: Prompt, model: str, *, cache_key: str = "") -> Prompt:
     """Return the prompt for a model, ``provider:name``: the conversation if it is its own, else the handover.
 
-    Without a handover another model gets the messages, but never the native state of another model.
+    Without a handover another model gets the messages, but never the native state of another model. ``cache_key`` is
+    for a prompt that has none.
     """
     is_own = prompt.model in {"", model}
     if not is_own and prompt.handover:
@@ -86,10 +97,19 @@ def prompt_for_model(prompt: Prompt, model: str) -> Prompt:
             _without_foreign_state(prompt.messages, bare_model_name(model) if is_own else None),
             prompt.stable,
         )
-    previous_model = prompt.model if is_own else ""
-    if messages is prompt.messages and not prompt.handover and previous_model == prompt.model:
+    previous_model, cache_key = prompt.model if is_own else "", prompt.cache_key or cache_key
+    is_same = messages is prompt.messages and not prompt.handover and previous_model == prompt.model
+    if is_same and cache_key == prompt.cache_key:
         return prompt
-    return replace(prompt, messages=messages, stable=stable, model=previous_model, handover=())
+    return Prompt(
+        messages=messages,
+        tools=prompt.tools,
+        allowed=prompt.allowed,
+        schema=prompt.schema,
+        stable=stable,
+        model=previous_model,
+        cache_key=cache_key,
+    )
 
 
 def _without_foreign_state(messages: tuple[Message, ...], name: str | None = None) -> tuple[Message, ...]:
@@ -154,6 +174,7 @@ class LlmGateway:
     load: RequestLoad
     prompt_documents: PromptDocumentCache = field(default_factory=PromptDocumentCache)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
+    redactor: PromptRedactor = field(default_factory=PromptRedactor)
 
     def dialect(self, role: str) -> ModelDialect:
         """Return the dialect of the model that would be asked now; raises ConfigError for a role without one."""
@@ -172,8 +193,6 @@ class LlmGateway:
         role without a model or a model without a price.
         """
         table = self.roles.role_section(model_request.role)
-        prompt = with_cache_key(redact_prompt(model_request.prompt), model_request.charge, model_request.role)
-        model_request = replace(model_request, prompt=prompt)
         call_requests = self._call_requests(model_request, table)
         return await self._first_answer(call_requests, RequestDeadline(role_s=table.timeout_s, caller_s=deadline_s))
 
@@ -230,12 +249,21 @@ class LlmGateway:
         )
 
     def _call_requests(self, model_request: ModelRequest, table: RoleSection) -> Sequence[ModelCallRequest]:
-        return [self._call_request(model_request, table, model) for model in self._candidate_models(model_request)]
+        prompt = self.redactor.redact(model_request.prompt)
+        models = self._candidate_models(model_request)
+        return [self._call_request(model_request, prompt, table, model) for model in models]
 
-    def _call_request(self, model_request: ModelRequest, table: RoleSection, model: str) -> ModelCallRequest:
-        """Return the request to one model: its part of the conversation, with its sampling settings."""
-        client = self.clients[provider_name(model)]
-        model_request = replace(model_request, prompt=prompt_for_model(model_request.prompt, model))
+    def _call_request(
+        self, model_request: ModelRequest, redacted: Prompt, table: RoleSection, model: str
+    ) -> ModelCallRequest:
+        """Return the request to one model: its part of the conversation, with its sampling settings.
+
+        The trials of a question share a key for the provider's cache in each role.
+        """
+        client, charge = self.clients[provider_name(model)], model_request.charge
+        cache_key = derive_id("cache", charge.ref, charge.forecaster, model_request.role)
+        prompt = prompt_for_model(redacted, model, cache_key=cache_key)
+        model_request = replace(model_request, prompt=prompt)
         parts = self.prompt_documents.prompt_documents(model_request.prompt)
         record = RequestRecord(
             model=model,
@@ -378,8 +406,9 @@ class LlmGateway:
     def save_concurrency(self, *, now: bool = False) -> None:
         """Record how many requests each model may get at the same time, if that changed; see ``LearnedConcurrency``."""
         limits = ((model, queue) for client in self.clients.values() for model, queue in client.queue.models.items())
-        waits = self.accounting.budget.has_waiting_requests
-        self.learned_concurrency.save_changed(limits, waits_for_budget=waits, now=now)
+        busy = LimitReason.PROCESS if self.load.is_process_busy else None
+        reason = LimitReason.BUDGET if self.accounting.budget.has_waiting_requests else busy
+        self.learned_concurrency.save_changed(limits, other_reason=reason, now=now)
 
     def _alert_failures(
         self, failed: Sequence[tuple[ModelCallRequest, FoxcastError]], deadline: RequestDeadline, *, answered: bool

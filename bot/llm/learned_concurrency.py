@@ -40,9 +40,12 @@ class LearnedConcurrency:
         return limits
 
     def save_changed(
-        self, queues: Iterable[tuple[str, ModelQueue]], *, waits_for_budget: bool, now: bool = False
+        self, queues: Iterable[tuple[str, ModelQueue]], *, other_reason: LimitReason | None = None, now: bool = False
     ) -> None:
-        """Record the limits that changed, in the background and not too often; ``now`` for the last time."""
+        """Record the limits that changed, in the background and not too often; ``now`` for the last time.
+
+        ``other_reason`` says why no model gets more requests, whatever its limit.
+        """
         at = self._clock.now()
         # A clock that was set back must not stop the recording.
         if not now and self._saved_at is not None and timedelta() <= at - self._saved_at < SAVE_INTERVAL:
@@ -50,7 +53,7 @@ class LearnedConcurrency:
         self._saved_at = at
         changed = []
         for model, queue in queues:
-            limit, reason = queue.limit, LimitReason.BUDGET if waits_for_budget else queue.reason
+            limit, reason = queue.limit, other_reason or queue.reason
             if self._saved.get(model) != (limit.limit, reason):
                 self._saved[model] = limit.limit, reason
                 changed.append(

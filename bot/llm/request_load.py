@@ -28,6 +28,8 @@ class RequestLoad:
         self._usual_models = usual_models
         self._by_model: Counter[str] = Counter()
         self._by_scope: Counter[str] = Counter()
+        # Set by who begins questions: the models would get more calls, but this process has too much to do.
+        self.is_process_busy = False
 
     @contextmanager
     def count_call(self, model: str, scope: str) -> Iterator[None]:

@@ -213,7 +213,7 @@ class BlfForecaster:
         prior = trial_prior(anchor)
         async with aclosing(passed) as stream:
             async for step in stream:
-                yield replace(step, prior=prior)
+                yield step if prior is None else replace(step, prior=prior)
                 prior = None
 
 

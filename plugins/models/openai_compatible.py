@@ -339,6 +339,7 @@ class OpenAiCompatibleProvider:
     def __init__(self, settings: OpenAiCompatibleSettings, context: PluginContext) -> None:
         self._endpoints = settings.endpoints
         self._http: HttpClient = context.http
+        self._profiles: dict[str, ModelProfile] = {}
 
     async def price(self, model: str) -> TokenPrice | None:
         """Return the price that config names for a model."""
@@ -348,8 +349,7 @@ class OpenAiCompatibleProvider:
 
     def defaults(self, model: str) -> ModelDefaults:
         """Return what is recommended for a model where config sets nothing."""
-        endpoint, name = self._find_endpoint(model)
-        return endpoint.profile(name).model_defaults()
+        return self._profile(model).model_defaults()
 
     def place(self, model: str) -> str:
         """Return a digest of the endpoint as configured: the same model behind another one is another model."""
@@ -376,7 +376,7 @@ class OpenAiCompatibleProvider:
             message = f"{NAME}: the endpoint of {name} accepts no tools; set its dialect to json in [llm.models]"
             raise ConfigError(message)
         dressed = prompt.schema is not None and endpoint.schemas == "tool"
-        profile = endpoint.profile(name)
+        profile = self._profile(model)
         call = WireCall(
             model=model,
             name=name,
@@ -400,6 +400,12 @@ class OpenAiCompatibleProvider:
         if endpoint.detect_cut_prompts:
             require_complete_prompt(call, reply.completion.usage, where=_CUT_PROMPT_ADVICE)
         return with_cost(unwrap_answer_tool(reply) if dressed else reply, await self.price(model))
+
+    def _profile(self, model: str) -> ModelProfile:
+        if model not in self._profiles:
+            endpoint, name = self._find_endpoint(model)
+            self._profiles[model] = endpoint.profile(name)
+        return self._profiles[model]
 
     def _find_endpoint(self, model: str) -> tuple[EndpointSettings, str]:
         where, _, name = model.partition("/")

@@ -38,7 +38,7 @@ from bot.core.forecasts import TranscriptEntry, TrialTranscript
 from bot.core.language_models import Message, MessageRole, Prompt, ToolCall
 from bot.core.predictions import BinaryPrediction
 from bot.core.redaction import REDACTION_MARK, register_secrets
-from bot.llm.gateway import redact_prompt
+from bot.llm.gateway import PromptRedactor
 from bot.store.ledger import BALLAST_FILE, open_ledger
 from bot.testing.clock import FakeClock
 from bot.testing.research import FakeDataSource
@@ -156,7 +156,7 @@ def test_no_prompt_holds_a_secret(secret: str) -> None:
     )
     with redaction.temporary_secrets():
         register_secrets(secret)
-        sent = redact_prompt(Prompt(messages=messages, handover=messages))
+        sent = PromptRedactor().redact(Prompt(messages=messages, handover=messages))
     said = [part for one in (*sent.messages, *sent.handover) for part in (one.text, one.calls[0].arguments)]
     assert left_of(texts, secret, "\n".join(said)) == set()
     assert all(REDACTION_MARK in part for part in said)

@@ -375,7 +375,9 @@ class BeliefLoop:
         self._refused += update.kept_old
         self.session.tally.count_belief_update(read=not update.kept_old)
         informed = self.state.informed or (self.seen_evidence and not update.kept_old)
-        return replace(update, state=replace(update.state, informed=informed))
+        if update.state.informed == informed:
+            return update
+        return BeliefUpdate(replace(update.state, informed=informed), update.note)
 
     def _accept_update(self, action: ModelAction) -> None:
         update = self._apply_update(action)

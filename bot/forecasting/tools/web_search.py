@@ -148,7 +148,7 @@ class WebSearchTool:
             elif strict and place not in verdict.kept:
                 caught += FilterCounts(unchecked=1)
             else:
-                kept.append(dataclasses.replace(result, checked=place in verdict.kept))
+                kept.append(dataclasses.replace(result, checked=True) if place in verdict.kept else result)
         return kept, caught
 
     def _build_outcome(
@@ -216,6 +216,8 @@ def judged_hit_text(hit: SearchResult, context: ToolContext) -> str:
 
 def trim_hit(hit: SearchResult, context: ToolContext) -> SearchResult:
     """Return a result as it is recorded: within the limits in which all of it can be read later."""
+    if len(hit.snippet) <= EXCERPT_CHARS and len(hit.text) <= context.section.text_chars:
+        return hit
     return dataclasses.replace(hit, snippet=hit.snippet[:EXCERPT_CHARS], text=hit.text[: context.section.text_chars])
 
 

@@ -217,6 +217,18 @@ async def test_caps_and_cash_bound_the_stake() -> None:
     assert order_of(await plan(FakeMarketReader(binary()), BinaryPrediction(0.95), account=account(20.0))).cost <= 20.0
 
 
+async def test_the_least_bet_and_the_ends_of_the_band_are_allowed() -> None:
+    """A bet is at least one mana (docs/facts/manifold.md#writing), and the market stands at one half."""
+    venue = FakeMarketReader(binary())
+    order = order_of(await plan(venue, BinaryPrediction(0.9), appetite=sizing(max_cost=1.0)))
+    assert (order.stake, order.cost) == (1.0, 1.0)
+    for band in ((0.1, 0.5), (0.5, 0.9)):
+        for belief in (0.4, 0.6):
+            order_of(await plan(venue, BinaryPrediction(belief), appetite=sizing(price_band=band)))
+    for band in ((0.1, 0.499), (0.501, 0.9)):
+        assert (await plan(venue, BinaryPrediction(0.6), appetite=sizing(price_band=band))).order is None
+
+
 async def test_a_stake_is_cut_to_where_a_share_still_gains_the_least_edge() -> None:
     order = order_of(
         await plan(

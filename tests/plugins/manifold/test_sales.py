@@ -115,6 +115,7 @@ async def test_an_answer_that_is_held_against_the_belief_goes_before_the_widest_
         ContractSide.YES,
         "Option a",
     )
+    assert (await plan(venue, belief, shape=THREE, account=has)).why.startswith("sell 20.00 yes of Option a at ")
 
 
 async def test_an_own_order_that_says_the_same_already_is_enough() -> None:
@@ -140,6 +141,41 @@ async def test_a_position_is_closed_whole_with_a_limit_a_little_below_the_market
     assert order.shares == 400
     assert order.expected == pytest.approx((400 - bought.stake) / 400)
     assert bought.marginal_price - 0.03 < order.limit < bought.marginal_price
+
+
+@pytest.mark.parametrize("leg", [ContractSide.YES, ContractSide.NO])
+async def test_a_leg_is_sold_until_the_next_share_is_worth_more_by_the_belief(leg: ContractSide) -> None:
+    """Where YES is worth 0.45, NO is worth 0.55: both are sold until the market is there, from one half."""
+    belief = 0.45 if leg is ContractSide.YES else 0.55
+    found = await plan(FakeMarketReader(POOL), BinaryPrediction(belief), account=account(0.0, [holds(5000, leg)]))
+    order = order_of(found)
+    board = ManifoldMarketState.from_json(found.market_state).simulated_market()
+    after = board.after_trade(board.simulate_sale("", leg, order.shares)).probability("")
+    assert after == pytest.approx(belief, abs=1e-6)
+    assert order.expected > order.limit == pytest.approx(0.45)
+
+
+async def test_a_gap_of_exactly_the_edge_is_enough_for_a_sale() -> None:
+    has, edge = account(0.0, [holds(50)]), sizing(min_edge=0.25)
+    assert order_of(await plan(FakeMarketReader(POOL), BinaryPrediction(0.25), account=has, appetite=edge)).shares == 50
+    assert (await plan(FakeMarketReader(POOL), BinaryPrediction(0.26), account=has, appetite=edge)).order is None
+
+
+@pytest.mark.parametrize(("pool", "expected"), [((1.0, 1e6), 0.9999), ((1e6, 1.0), 0.0001)])
+async def test_a_sale_expects_no_certain_price(pool: tuple[float, float], expected: float) -> None:
+    market = binary(pool={"YES": pool[0], "NO": pool[1]})
+    order = order_of(await closed(FakeMarketReader(market), holds(0.5)))
+    assert order.expected == pytest.approx(expected)
+    assert 0.0 < order.limit <= order.expected
+
+
+@pytest.mark.parametrize("shares", [0.01, 50.0, 50_000.0])
+async def test_a_market_that_has_not_moved_keeps_no_sale_back(shares: float) -> None:
+    deep = binary(pool={"YES": 1e7, "NO": 1e7})
+    order = order_of(await closed(FakeMarketReader(deep), holds(shares)))
+    state = ManifoldMarketState.from_api(deep, [], read_at=NOW)
+    assert sale_price_objection(state, order) is None
+    assert "less than the limit" in str(sale_price_objection(state, replace(order, limit=order.expected + 0.001)))
 
 
 async def test_what_cannot_be_sold_says_why() -> None:

@@ -6,12 +6,23 @@ from typing import Any
 
 import pytest
 
-from bot.api import AuthenticationError, ContractSide, IntentAction, IntentState, RequestRejectedError
+from bot.api import (
+    AuthenticationError,
+    ContractSide,
+    HttpRequest,
+    HttpResponse,
+    IntentAction,
+    IntentState,
+    RequestRejectedError,
+    VenueWriterContext,
+)
 from bot.simulator.faults import FaultDetails, RequestFault
 from bot.simulator.venues.manifold_market_maker import WantedTrade
 from bot.simulator.venues.manifold_request_schemas import BET
+from bot.testing.http import FakeWriteClient
 from plugins.manifold.market_state import to_milliseconds
 from plugins.manifold.write_requests import SETTLEMENT_DELAY_S, WRITE_DEADLINE_S
+from plugins.manifold.writer import ManifoldWriter
 from tests.order_intents import make_batch, make_intent, seal_and_submit, seal_batch
 from tests.plugins.manifold.fixture import ManifoldFixture, bodies, order_of
 
@@ -180,6 +191,42 @@ async def test_mf_s8_own_opposite_orders_are_cancelled_before_a_bet(manifold: Ma
     assert posts == ["/v0/bet", f"/v0/bet/cancel/{old.id}", "/v0/bet"]
     matched = {fill["matchedBetId"] for fill in manifold.venue.state.bets[receipt.reference].fills}
     assert old.id not in matched
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_mf_s8_an_own_order_that_is_not_in_the_way_is_cancelled_only_where_the_plan_says_so(
+    manifold: ManifoldFixture, *, is_named: bool
+) -> None:
+    market = manifold.world.add_market()
+    question, writer = await manifold.question(market), manifold.writer()
+    _, resting = await seal_and_submit(writer, question, order_of(market, amount=500.0, limit="0.55"))
+    old = manifold.venue.state.bets[resting.reference]
+    spent = f"{old.amount:g} mana for {old.shares:g} YES"
+    assert resting.detail == f"{spent}, of 500 wanted, P(YES) 0.5500 after it"
+    # One that does not rest any more has nothing to be cancelled.
+    cancels = (old.id, "long-gone") if is_named else ()
+    _, receipt = await seal_and_submit(writer, question, order_of(market, limit="0.65", cancels=cancels), "i2")
+    assert (receipt.state, old.is_cancelled) == (IntentState.ACKED, is_named)
+    assert receipt.other_writes == ((f"cancel {old.id}: 200",) if is_named else ())
+    assert "wanted" not in receipt.detail
+
+
+async def test_only_cancellations_are_marked_as_such_because_they_are_sent_while_all_is_halted(
+    manifold: ManifoldFixture,
+) -> None:
+    def answer_anything(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(status=200, body=b'{"betId": "dry-run"}')
+
+    market = manifold.world.add_market()
+    wire = FakeWriteClient(answer_anything)
+    place = VenueWriterContext(clock=manifold.clock, http=manifold.http, folder=manifold.folder, wire=wire)
+    writer = ManifoldWriter(manifold.with_settings(dry_run=True), place)
+    await seal_and_submit(writer, await manifold.question(market), order_of(market))
+    writer = ManifoldWriter(manifold.with_settings(dry_run=False), place)
+    await seal_and_submit(writer, await manifold.question(market), order_of(market))
+    await writer.cancel(["b1"])
+    marks = [(one.url.rpartition("/v0/")[2], one.is_cancellation) for one in wire.sent]
+    assert marks == [("bet", False), ("bet", False), ("bet/cancel/b1", True)]
 
 
 async def test_mf_s8_where_one_answer_wins_own_orders_on_the_others_are_cancelled(manifold: ManifoldFixture) -> None:

@@ -153,6 +153,31 @@ async def test_mf_s10_a_bet_against_an_own_holding_reduces_it(manifold: Manifold
     assert after.cash == pytest.approx(before.cash - 20.0 + sold)
 
 
+async def test_the_writes_of_an_account_are_its_bets_and_sales_and_no_pairs_that_the_venue_pays_out(
+    manifold: ManifoldFixture,
+) -> None:
+    market = manifold.world.add_market()
+    question, writer, receipts = await manifold.question(market), manifold.writer(), []
+    began = manifold.clock.now()
+    for number, order in enumerate(
+        (
+            order_of(market, amount=50.0, limit="0.90"),
+            # It makes pairs with the shares that are held, and the venue books each of those as a bet as well.
+            order_of(market, amount=20.0, limit="0.20", leg=ContractSide.NO),
+            sale_of(market, shares=5.0),
+        )
+    ):
+        manifold.clock.advance_without_waking(1)
+        receipts.append((await seal_and_submit(writer, question, order, f"i{number}"))[1])
+    manifold.clock.advance_without_waking(1)
+    listed = {one.reference: one.text for one in await writer.list_writes(began)}
+    assert listed.keys() == {receipt.reference for receipt in receipts}
+    bet, against, sale = (listed[receipt.reference] for receipt in receipts)
+    assert bet == f"a bet of 50 mana on YES of market {market.id}"
+    assert against == f"a bet of 20 mana on NO of market {market.id}"
+    assert sale == f"a sale of {receipts[2].fills[0].cash:g} mana on YES of market {market.id}"
+
+
 async def test_a_position_is_marked_at_what_its_sale_would_bring(manifold: ManifoldFixture) -> None:
     market = manifold.world.add_market()
     question, writer = await manifold.question(market), manifold.writer()

@@ -130,6 +130,26 @@ async def test_mc_c4_an_unknown_comment_is_looked_up_among_ours_before_it_is_sen
     assert len(site.fake.state.comments) == 1
 
 
+@pytest.mark.parametrize(
+    ("bent", "detail"),
+    [
+        ({}, ""),
+        ({"text": "Because of the rain."}, "accepted, but not as it was sent"),
+        ({"is_private": False}, "accepted, but not as it was sent"),
+    ],
+)
+async def test_mc_c4_a_comment_that_was_made_otherwise_than_it_was_sent_is_told(
+    site: MetaculusFixture, bent: dict[str, Any], detail: str
+) -> None:
+    rain = site.fake.world.add_question()
+    wanted = batch(remark(rain), questions=(await asked(site, rain),))
+    site.fake.faults.schedule(
+        FaultDetails(fault=RequestFault.ALTERED, alter=lambda body: {**body, **bent}), method="POST"
+    )
+    [receipt] = await site.send(wanted)
+    assert (receipt.state, receipt.detail) == (ACKED, detail)
+
+
 async def test_mc_c4_another_comment_is_not_mistaken_for_it(site: MetaculusFixture) -> None:
     rain, snow = site.fake.world.add_question("Rain?"), site.fake.world.add_question("Snow?")
     await site.send(batch(remark(snow), questions=(await asked(site, snow),)))

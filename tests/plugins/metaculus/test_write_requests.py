@@ -17,6 +17,7 @@ from bot.api import (
     ChoiceShape,
     CurvePrediction,
     CurveShape,
+    MalformedDataError,
     RequestRejectedError,
 )
 from bot.simulator.venues.metaculus_state import QuestionScaling
@@ -25,7 +26,13 @@ from bot.testing.clock import START
 from plugins.metaculus.api_records import MetaculusQuestionRecord
 from plugins.metaculus.cdf_rules import CdfRules
 from plugins.metaculus.post_parser import MetaculusParsedPosts
-from plugins.metaculus.write_requests import active_since, build_forecast_item, clamp_probabilities, is_withdrawn
+from plugins.metaculus.write_requests import (
+    active_since,
+    build_forecast_item,
+    clamp_probabilities,
+    is_withdrawn,
+    read_forecast_item,
+)
 from tests.plugins.metaculus.documented_samples import answer
 from tests.plugins.metaculus.test_cdf_rules import cdfs
 
@@ -95,6 +102,28 @@ def test_a_valid_curve_is_sent_as_it_is_and_another_is_moved() -> None:
 def test_a_prediction_of_another_shape_is_refused(prediction: Any, shape: Any) -> None:
     with pytest.raises(RequestRejectedError, match="does not answer"):
         build_forecast_item(1, prediction, shape)
+
+
+@pytest.mark.parametrize(
+    ("body", "fine"),
+    [
+        ([{"question": 1, "probability_yes": 0.5}], True),
+        ([{"question": 1, "continuous_cdf": [0.0, 1.0]}], True),
+        ([{"question": 1, "probability_yes_per_category": {"A": 1.0}}], True),
+        ([{"question": 1}], False),
+        ([{}], False),
+        ([], False),
+        ([{"question": 1, "probability_yes": 0.5}] * 2, False),
+        (["probability_yes"], False),
+        ({"question": 1, "probability_yes": 0.5}, False),
+    ],
+)
+def test_a_sealed_forecast_is_a_list_of_one_item_with_a_prediction(body: Any, *, fine: bool) -> None:
+    if fine:
+        assert read_forecast_item(body) == body[0]
+        return
+    with pytest.raises(MalformedDataError):
+        read_forecast_item(body)
 
 
 def test_mc_c2_the_latest_forecast_equals_the_payload_within_float_noise(shared: Path) -> None:

@@ -121,9 +121,13 @@ async def test_mc_s4_nothing_is_sealed_outside_of_the_window_or_without_leave(si
 async def test_mc_s4_a_request_whose_window_ends_while_it_waits_is_not_sent(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question(scheduled_close=site.clock.now() + timedelta(seconds=70))
     wanted = await site.sealed(batch(intent(ref(rain)), questions=(await asked(site, rain),)))
-    site.clock.set_wall_clock(15)
+    # Ten seconds later a minute is left, which is the margin of the settings.
+    site.clock.set_wall_clock(10)
     [receipt] = await site.writer.submit(wanted)
     assert (receipt.state, site.writes()) == (ABSENT, [])
+    site.clock.set_wall_clock(-0.001)
+    [receipt] = await site.writer.submit(wanted)
+    assert (receipt.state, site.writes()) == (ACKED, [FORECAST])
 
 
 async def test_mc_s5_options_are_those_of_a_reading_in_the_same_cycle(site: MetaculusFixture) -> None:
@@ -139,9 +143,12 @@ async def test_mc_s5_options_are_those_of_a_reading_in_the_same_cycle(site: Meta
 async def test_mc_s5_a_request_that_was_sealed_long_ago_is_read_anew(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
     wanted = await site.sealed(batch(intent(ref(rain))))
-    site.clock.set_wall_clock(MAX_SEND_AGE_S + 1)
+    site.clock.set_wall_clock(MAX_SEND_AGE_S + 0.001)
     [receipt] = await site.writer.submit(wanted)
     assert (receipt.state, site.writes()) == (ABSENT, [])
+    site.clock.set_wall_clock(-0.001)
+    [receipt] = await site.writer.submit(wanted)
+    assert (receipt.state, site.writes()) == (ACKED, [FORECAST])
 
 
 async def test_mc_s5_options_that_change_in_flight_are_a_refusal(site: MetaculusFixture) -> None:

@@ -71,6 +71,50 @@ def test_an_order_whose_terms_contradict_it_is_none(name: str, value: Any) -> No
         PolymarketOrderTerms.from_order(replace(asked, terms={**asked.terms, name: value}))
 
 
+@pytest.mark.parametrize(
+    ("size", "price", "more", "why"),
+    [
+        # The grid goes from a step above nothing to a step below one.
+        ("100", "0.01", {}, None),
+        ("100", "0.99", {}, None),
+        ("100", "0.00", {}, "not on the grid"),
+        ("100", "1.00", {}, "not on the grid"),
+        ("100", "1.01", {}, "not on the grid"),
+        ("100", "0.005", {}, "not on the grid"),
+        ("0", "0.50", {"side": OrderSide.SELL}, "more than two decimals"),
+        ("-1", "0.50", {"side": OrderSide.SELL}, "more than two decimals"),
+        ("0.001", "0.50", {"side": OrderSide.SELL}, "more than two decimals"),
+        ("0.01", "0.50", {"side": OrderSide.SELL}, None),
+        # A purchase that is matched at once is worth at least a dollar, in whole cents.
+        ("2", "0.50", {}, None),
+        ("1.98", "0.50", {}, "1 is the minimum"),
+        ("2.01", "0.50", {}, "whole cents"),
+        # A resting order has at least the size of the book, and three minutes.
+        ("5", "0.50", {"kind": PolymarketOrderType.GTD, "lifetime": timedelta(minutes=3)}, None),
+        ("4.99", "0.50", {"kind": PolymarketOrderType.GTD, "lifetime": timedelta(minutes=3)}, "5 is the minimum"),
+        ("5", "0.50", {"kind": PolymarketOrderType.GTD, "lifetime": timedelta(seconds=179)}, "three minutes"),
+    ],
+)
+def test_the_venue_accepts_prices_and_sizes_up_to_their_bounds(
+    size: str, price: str, more: dict[str, Any], why: str | None
+) -> None:
+    """The bounds are those of docs/facts/polymarket.md#amounts and #orders."""
+    terms = PolymarketOrderTerms(
+        contract=contract(fees=SCHEDULE),
+        leg=ContractSide.YES,
+        side=more.get("side", OrderSide.BUY),
+        type=more.get("kind", PolymarketOrderType.FAK),
+        price=Decimal(price),
+        size=Decimal(size),
+        tick=CENT,
+        mid=Decimal("0.5"),
+        lifetime=more.get("lifetime", timedelta()),
+        book={},
+    )
+    found = terms.refusal_reason(tick=CENT, min_size=Decimal(5))
+    assert found is None if why is None else why in str(found)
+
+
 def test_an_order_of_another_venue_is_none() -> None:
     with pytest.raises(MalformedDataError, match="this is not a contract"):
         PolymarketOrderTerms.from_order(replace(order("12", "0.57"), terms={"limit_prob": "0.57"}))

@@ -231,6 +231,17 @@ async def test_pm_s5_an_order_that_waits_says_how_long_and_never_takes() -> None
         FakePolymarketReader.of(a_book()), BinaryPrediction(0.57), order_type="GTD", sizing=wants(min_edge=0.05)
     )
     assert near.limit == 0.52
+    assert (near.edge, found.edge) == (pytest.approx(0.05), pytest.approx(0.70 - 0.56))
+
+
+@pytest.mark.parametrize(("band", "inside"), [((0.56, 0.9), True), ((0.1, 0.56), True), ((0.57, 0.9), False)])
+async def test_an_order_that_waits_may_be_at_either_end_of_the_band(band: tuple[float, float], *, inside: bool) -> None:
+    # It would rest at 0.56, one step before the best bid.
+    found = await plan(
+        FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), order_type="GTD", sizing=wants(price_band=band)
+    )
+    assert (found.order is not None) is inside
+    assert inside or "would rest at 0.56, outside the band 0.57 to 0.9" in found.why
 
 
 async def test_an_order_that_waits_has_the_least_size_of_the_book() -> None:
@@ -238,6 +249,9 @@ async def test_an_order_that_waits_has_the_least_size_of_the_book() -> None:
         FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), order_type="GTD", sizing=wants(max_cost=2.0)
     )
     assert found.why == "3.57 shares at 0.56, but 5 is the minimum for a resting order"
+    least = wants(max_cost=5 * 0.56)
+    order = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), order_type="GTD", sizing=least)
+    assert order.shares == 5.0
 
 
 async def test_what_the_signer_needs_is_in_the_terms() -> None:
@@ -279,6 +293,8 @@ async def test_pm_x6_a_book_that_is_no_market_gives_no_order_with_a_reason(
     found = await plan(FakePolymarketReader.of(*([] if book is None else [book])), BinaryPrediction(0.9))
     assert found.order is None
     assert why in found.why
+    # A question with one market has no option to name.
+    assert not found.why.startswith(":")
     assert json.loads(found.market_state)["contract"]["market"] == condition(1)
 
 

@@ -53,6 +53,32 @@ async def test_options_without_a_market_or_a_book_are_left_out() -> None:
     assert json.loads(found.market_state)["touches"].keys() == {"Bob"}
 
 
+async def test_where_no_option_can_be_ordered_the_best_one_says_why() -> None:
+    venue = race(("0.49", "0.51"), ("0.29", "0.31"), ("0.14", "0.16"))
+    for number in (1, 2, 3):
+        venue.terms[condition(number)] = {"ao": False}
+    beliefs = ChoicePrediction({"Ann": 0.45, "Bob": 0.10, "Cid": 0.45, "Other": 0.0})
+    found = await plan(venue, beliefs, about=question(**OPTIONS))
+    assert (found.order, found.why) == (None, "Cid: the market accepts no orders now")
+    state = json.loads(found.market_state)
+    # Its whole book is kept, and the best prices of the others.
+    assert (state["option"], state["book"]["hash"]) == ("Cid", "0xbook3")
+    prices = {name: (touch["bid"], touch["ask"]) for name, touch in state["touches"].items()}
+    assert prices == {"Ann": ("0.49", "0.51"), "Bob": ("0.29", "0.31")}
+
+
+async def test_an_order_names_its_option_and_a_side_without_offers_has_no_price() -> None:
+    venue = race(("0.49", "0.51"), ("0.29", "0.31"), ("0.14", "0.16"))
+    venue.put(a_book(2, bids=()))
+    venue.put(a_book(3, asks=()))
+    beliefs = ChoicePrediction({"Ann": 0.7, "Bob": 0.1, "Cid": 0.1, "Other": 0.1})
+    found = await plan(venue, beliefs, about=question(**OPTIONS))
+    assert found.why.startswith("buy ")
+    assert " yes of Ann at 0.51" in found.why
+    prices = {name: (one["bid"], one["ask"]) for name, one in json.loads(found.market_state)["touches"].items()}
+    assert prices == {"Bob": (None, "0.57"), "Cid": ("0.55", None)}
+
+
 async def test_every_option_that_may_not_be_traded_is_named() -> None:
     found = await plan(
         FakePolymarketReader.of(),

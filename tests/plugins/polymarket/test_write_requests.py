@@ -29,6 +29,7 @@ from plugins.polymarket.write_requests import (
     build_unsigned_order,
     confirmed_fills,
     is_too_late,
+    order_end,
     parse_matches,
     request_body,
     request_time,
@@ -228,6 +229,25 @@ def test_a_taker_pays_its_fee_on_each_level_and_opposite_tokens_are_turned_round
 def test_where_levels_do_not_add_up_the_trades_own_price_counts() -> None:
     (part,) = parse_matches(trade(maker_orders=[maker("12", "0.57")]), WALLET)
     assert part.levels == ((Decimal("0.58"), Decimal(42)),)
+
+
+@pytest.mark.parametrize("odd", [{"price": None}, {"matched_amount": None}, {"price": None, "matched_amount": None}])
+def test_a_maker_without_price_or_size_leaves_the_trades_own_price(odd: dict[str, Any]) -> None:
+    rows = [maker("12", "0.57"), {**maker("30", "0.55"), **odd}]
+    (part,) = parse_matches(trade(maker_orders=rows), WALLET)
+    assert part.levels == ((Decimal("0.58"), Decimal(42)),)
+
+
+def test_a_maker_of_whom_nothing_was_taken_is_no_level() -> None:
+    rows = [maker("12", "0.57"), maker("0", "0.01"), maker("30", "0.58")]
+    (part,) = parse_matches(trade(maker_orders=rows), WALLET)
+    assert part.levels == ((Decimal("0.57"), Decimal(12)), (Decimal("0.58"), Decimal(30)))
+
+
+@pytest.mark.parametrize(("expiration", "end"), [("0", None), (None, None), ("1763798400", 1763798340)])
+def test_the_venue_ends_an_order_a_minute_before_its_expiry(expiration: str | None, end: int | None) -> None:
+    found = order_end({"expiration": expiration})
+    assert found == (None if end is None else datetime.fromtimestamp(end, UTC))
 
 
 def test_a_maker_pays_nothing_and_is_found_in_the_trade_of_another() -> None:

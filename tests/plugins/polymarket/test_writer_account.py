@@ -354,7 +354,9 @@ async def test_an_order_that_rests_no_more_is_reported_as_such_and_one_of_others
     gone = "0x" + "12" * 32
     assert await writer.cancel([first.reference, gone]) == (first.reference, gone)
     assert [order.id for order in (await account(polymarket)).orders] == [second.reference]
+    asked = len(polymarket.venue.requests)
     assert await writer.cancel([]) == ()
+    assert len(polymarket.venue.requests) == asked
 
 
 async def test_cancelling_that_is_refused_is_told(polymarket: WriterFixture) -> None:

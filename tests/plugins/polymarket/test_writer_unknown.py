@@ -98,6 +98,24 @@ async def test_pm_c2_a_lost_answer_to_an_order_that_was_matched_is_settled_by_it
     assert (await seal_and_submit(writer, question, order_of(question, size="10"), "i2"))[1].state is IntentState.ACKED
 
 
+async def test_a_trade_that_does_not_settle_until_the_fence_leaves_its_order_unknown(polymarket: WriterFixture) -> None:
+    question = await rain(polymarket)
+    polymarket.world.exchange.confirmed_s = 100_000.0
+    batch, receipt = await seal_and_submit(polymarket.writer(), question, order_of(question))
+    assert (receipt.state, receipt.fills) == (IntentState.ACKED, ())
+    assert receipt.detail == "matched: no shares yet, 1 trades settle"
+    fence = batch.sealed[0].fence
+    assert fence is not None
+    polymarket.clock.advance_without_waking((fence - polymarket.clock.now()).total_seconds() - 0.001)
+    assert [one.state for one in await polymarket.writer().read_submissions(batch)] == [IntentState.ACKED]
+    polymarket.clock.advance_without_waking(0.001)
+    (found,) = await polymarket.writer().read_submissions(batch)
+    assert (found.state, found.detail) == (IntentState.UNKNOWN, "1 trades are not settled yet")
+    polymarket.clock.advance_without_waking(100_000.0)
+    (found,) = await polymarket.writer().read_submissions(batch)
+    assert (found.state, found.detail) == (IntentState.ACKED, "20 shares")
+
+
 @pytest.mark.parametrize("fault", TAKEN)
 async def test_pm_c2_what_could_be_cancelled_was_there_and_is_known_at_once(
     polymarket: WriterFixture, fault: RequestFault | FaultDetails

@@ -406,7 +406,14 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
     """Return which orders are not what their forecast, their account and the prices of the doubles permit."""
     ledger, configs, books = _ledger_path(parts.lives), parts.config.all, facts["books"]
     sizing = SizingChecks(ledger=ledger, configs=configs, books=books, clock_moves=clock_moves)
-    paper = PaperChecks(ledger=ledger, configs=configs, books=books, endings=facts["endings"], clock_moves=clock_moves)
+    paper = PaperChecks(
+        ledger=ledger,
+        configs=configs,
+        books=books,
+        endings=facts["endings"],
+        contracts=facts["contracts"],
+        clock_moves=clock_moves,
+    )
     return [*sizing.violations(), *paper.violations()]
 
 

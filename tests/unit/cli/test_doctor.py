@@ -15,10 +15,12 @@ import pytest
 from bot.cli.doctor import check_ledger_integrity, run_checks
 from bot.cli.health_report import CheckFinding, CheckVerdict
 from bot.core.language_models import ModelPerformance
+from bot.llm.adaptive_limit import LimitReason
 from bot.store.database import instance_lock
 from bot.store.heartbeat import HEARTBEAT_FILE
 from bot.store.ledger import open_ledger
 from bot.store.model_calls import ModelDemotion
+from bot.store.model_concurrency import ModelConcurrency
 from bot.testing.model_server import ScriptedModelServer, reply_error
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -287,6 +289,22 @@ async def test_a_model_that_does_badly_in_a_role_that_it_plays_is_a_warning(aski
     )
     # What was a month ago is no trouble now.
     assert "model health" not in await asyncio.to_thread(_findings, config, NOW + 30 * DAY)
+
+
+async def test_a_process_that_has_no_cpu_for_more_calls_is_a_warning(asking: Path) -> None:
+    path = asking.parent / "state" / "paper" / "ledger.sqlite"
+    learned = ModelConcurrency(model="prime:big", at=NOW, concurrency=700.0, ceiling=1000, reason="rate limit")
+    for reason in ("rate limit", LimitReason.PROCESS):
+        async with open_ledger(path, now=NOW) as ledger:
+            await ledger.model_concurrency.save([replace(learned, reason=reason)])
+        found = await asyncio.to_thread(_findings, asking)
+        assert ("process" in found) is (reason != "rate limit")
+    assert found["process"] == CheckFinding(
+        CheckVerdict.WARN,
+        "process",
+        "prime:big: 0 calls are open of 700 that it may get: one process has no CPU for more",
+        "see How much at once in docs/models.md; backtests: --workers",
+    )
 
 
 def test_a_role_that_nobody_asks_is_a_warning_with_the_nearest(config: Path) -> None:

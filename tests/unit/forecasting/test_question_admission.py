@@ -47,7 +47,8 @@ async def test_a_process_that_is_late_begins_no_more_than_the_usual_places_until
 
 async def test_the_more_often_a_process_is_late_the_fewer_questions_it_begins_in_one_instant() -> None:
     clock = FakeClock()
-    admission = QuestionAdmission(clock=clock, load=FakeRequestLoad(100))
+    load = FakeRequestLoad(100)
+    admission = QuestionAdmission(clock=clock, load=load)
     _ = [admission.begin(trials=0) for _ in range(PLACES_WITHOUT_MODELS)]
     rooms = []
     for _ in range(6):
@@ -56,3 +57,14 @@ async def test_the_more_often_a_process_is_late_the_fewer_questions_it_begins_in
         rooms.append(admission.room(trials=1))
     assert rooms == sorted(rooms, reverse=True)
     assert 1 <= rooms[-1] <= 2 * GROWTH_IN_TIME
+    busy = [load.is_process_busy]
+    # Where the models would get no more, it is not this process that bounds them.
+    load.places = 0
+    await wait_late(admission, clock, 2 * MAX_LATENESS_S)
+    busy.append(load.is_process_busy)
+    load.places = 100
+    await wait_late(admission, clock, 2 * MAX_LATENESS_S)
+    busy.append(load.is_process_busy)
+    for _ in range(MAX_BEGUN_AT_ONCE // GROWTH_IN_TIME):
+        await wait_late(admission, clock, 0.0)
+    assert [*busy, load.is_process_busy] == [True, False, True, False]

@@ -1,11 +1,12 @@
 """Addresses: whatever a browser takes for the same host is the same here."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot.forecasting.leak_guard.blocked_addresses import REDACTED, BlockedAddresses, find_blocked_addresses
-from bot.forecasting.web_addresses import find_links, parse_address
+from bot.forecasting.web_addresses import _IN_TEXT as ADDRESS_IN_TEXT
+from bot.forecasting.web_addresses import find_addresses, find_links, parse_address
 from tests.unit.forecasting.research_fixture import CUTOFF, data_question, market
 
 HOSTS = BlockedAddresses(frozenset({"lantern.example"}))
@@ -196,3 +197,22 @@ def test_blocked_addresses_are_left_out_of_a_text_and_others_stay() -> None:
 def test_links_are_found_in_order_without_the_punctuation_behind_them() -> None:
     text = "At https://a.example/x_(y), http://b.example/. Also <https://a.example/x_(y)> and c.example/z!"
     assert find_links(text) == ["https://a.example/x_(y)", "http://b.example/"]
+
+
+@pytest.mark.parametrize("before", ["", "(", '"', "see "])
+@pytest.mark.parametrize("after", ["", ".", '."', "?)", ".)", "... ", "; no."])
+@pytest.mark.parametrize("address", ["lantern.example", "www.a", "https:/x", "WWW.x.example/q.html", "http://10.0.0.1"])
+def test_an_address_is_found_in_a_sentence_whatever_ends_it(before: str, address: str, after: str) -> None:
+    found = [match.group() for match in find_addresses(f"It was dark. {before}{address}{after} So it ends.")]
+    assert [one[: len(address)] for one in found] == [address]
+
+
+WORD_PARTS = st.sampled_from(["a", "www", ".", ",", ":/", ")", '"', "b.cd"])
+
+
+@example(words=["www.,"])
+@given(words=st.lists(st.lists(WORD_PARTS, max_size=4).map("".join), max_size=30))
+def test_no_word_is_skipped_that_holds_an_address(words: list[str]) -> None:
+    text = " ".join(words)
+    each = [match.group() for word in text.split() for match in ADDRESS_IN_TEXT.finditer(word)]
+    assert [match.group() for match in find_addresses(text)] == each

@@ -142,6 +142,7 @@ class FakeRequestLoad:
     """Models that would get so many more calls, of which each question under way makes one a trial."""
 
     places: int
+    is_process_busy: bool = False
 
     def room(self) -> int:
         return self.places

@@ -222,6 +222,89 @@ def test_the_limit_grows_more_slowly_the_less_the_provider_has_left_of_its_rate_
     assert limits == [FIRST_LIMIT + 12, FIRST_LIMIT + 3, FIRST_LIMIT]
 
 
+@pytest.mark.parametrize(("in_flight", "grows"), [(7, 0), (8, 1), (16, 1)])
+def test_an_answer_raises_the_limit_where_half_of_it_is_used(in_flight: int, grows: int) -> None:
+    limit = AdaptiveLimit(ceiling=100, start=16)
+    limit.record_answer(sent_at=0.0, now=1.0, in_flight=in_flight, usage=ModelUsage(tokens_out=9))
+    assert limit.limit == 16 + grows
+
+
+def test_the_start_doubles_the_limit_once_a_round_up_to_the_setting() -> None:
+    limit = AdaptiveLimit(ceiling=50, start=16)
+    for number in range(18):
+        limit.record_answer(sent_at=0.0, now=1.0 + number, in_flight=40, usage=ModelUsage())
+    assert limit.limit == 32
+    # Answers to requests of the last round end no round.
+    for sent_at in [0.0] * 30 + [20.0] * 40:
+        limit.record_answer(sent_at=sent_at, now=30.0, in_flight=40, usage=ModelUsage())
+    assert (limit.limit, limit.reason) == (50, LimitReason.SETTING)
+
+
+def test_after_the_start_a_round_raises_the_limit_by_its_square_root_and_near_a_refusal_by_one() -> None:
+    """By RFC 9438 growth is slow around the limit that was refused last, here from 90 to 110, and fast elsewhere."""
+    limit = AdaptiveLimit(ceiling=1000, start=100, reason=LimitReason.RATE_LIMIT)
+    limit.record_refusal(sent_at=1.0, now=2.0, in_flight=99)
+    assert limit.limit == 80
+
+    def answer_round() -> int:
+        before = limit.limit
+        for _ in range(before):
+            limit.record_answer(sent_at=0.0, now=3.0, in_flight=before, usage=ModelUsage())
+        return limit.limit - before
+
+    assert answer_round() in {8, 9}
+    while limit.limit < 91:
+        answer_round()
+    assert [answer_round() for _ in range(3)] in ([1] * 3, [0, 1, 1], [1, 0, 1], [1, 1, 0])
+
+
+def answer_round(limit: AdaptiveLimit, sent_at: float, latency_s: float, usage: ModelUsage) -> None:
+    """Have a round of twenty requests answered, too few at a time for the limit to grow."""
+    for _ in range(20):
+        limit.record_answer(sent_at=sent_at, now=sent_at + latency_s, in_flight=1, usage=usage)
+
+
+@pytest.mark.parametrize(
+    ("usage", "work"),
+    [
+        # The first token counts as 100, each one written as 1, and each one read as a hundredth.
+        (ModelUsage(), 100),
+        (ModelUsage(tokens_out=100), 200),
+        (ModelUsage(tokens_in=10_000), 200),
+        (ModelUsage(tokens_in=10_000, tokens_out=600), 800),
+    ],
+)
+def test_a_round_is_slow_from_twice_the_time_for_the_same_work_on(usage: ModelUsage, work: int) -> None:
+    """The fastest round took a second for each 100 tokens of work; binary fractions keep the bound exact."""
+    limits = []
+    for factor in (2.0, 2.125):
+        limit = AdaptiveLimit(ceiling=100, start=16)
+        answer_round(limit, 0.0, 1.0, ModelUsage())
+        answer_round(limit, 1.0, factor * work / 100, usage)
+        limits.append((limit.limit, limit.reason))
+    # Of a slow round two fifths of the limit are left.
+    assert limits == [(16, LimitReason.NOTHING), (6, LimitReason.LATENCY)]
+
+
+def test_where_fewer_requests_are_as_slow_they_are_not_the_cause() -> None:
+    limit = AdaptiveLimit(ceiling=100, start=50, reason=LimitReason.RATE_LIMIT)
+    sent_at, found = 0.0, []
+    for latency_s in (1.0, 4.0, 4.0, 4.0):
+        for _ in range(50):
+            limit.record_answer(sent_at=sent_at, now=sent_at + latency_s, in_flight=24, usage=ModelUsage())
+        sent_at += latency_s
+        found.append(limit.limit)
+    assert found[0] == 50
+    # A quarter of the speed: a quarter of the 24 that were in flight would do, but two fifths of the limit are left.
+    assert found[1] == 20
+    assert found[1] <= found[2] <= found[3]
+
+
+@pytest.mark.parametrize(("start", "least"), [(0.0, 1), (-3.0, 1), (7.9, 7), (1000.0, 100)])
+def test_it_starts_between_one_and_the_setting(start: float, least: int) -> None:
+    assert AdaptiveLimit(ceiling=100, start=start).limit == least
+
+
 def test_requests_that_were_refused_together_count_as_one_refusal() -> None:
     limit = AdaptiveLimit(ceiling=100, start=80, reason=LimitReason.RATE_LIMIT)
     for others in range(79, 70, -1):
@@ -243,6 +326,40 @@ def test_a_provider_that_takes_nothing_at_all_says_nothing_about_the_number() ->
         assert limit.limit == FIRST_LIMIT
     limit.record_refusal(sent_at=9.0, now=10.0, in_flight=0)
     assert limit.limit == FIRST_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("answered", "sent_at", "limit_after"),
+    [
+        # Sent before the limit was reduced, or at that moment, and nothing was answered since: it was not too many.
+        (False, 1.0, 16),
+        (False, 2.0, 16),
+        # Sent later, it says nothing about the ones before; and an answer showed that the server does work.
+        (False, 2.5, 12),
+        (True, 1.0, 12),
+    ],
+)
+def test_only_the_refused_round_itself_shows_that_its_number_was_not_the_cause(
+    sent_at: float, limit_after: int, *, answered: bool
+) -> None:
+    limit = AdaptiveLimit(ceiling=100, start=16)
+    limit.record_refusal(sent_at=1.0, now=2.0, in_flight=15)
+    assert limit.limit == 12
+    if answered:
+        limit.record_answer(sent_at=1.0, now=2.5, in_flight=2, usage=ModelUsage())
+    limit.record_refusal(sent_at=sent_at, now=3.0, in_flight=0)
+    assert limit.limit == limit_after
+
+
+@pytest.mark.parametrize("others", [0, 5, 9])
+def test_a_reduced_limit_is_four_fifths_of_what_was_in_flight_with_the_request_itself(others: int) -> None:
+    refused, late = (AdaptiveLimit(ceiling=100, start=50) for _ in range(2))
+    if others:
+        refused.record_refusal(sent_at=1.0, now=2.0, in_flight=others)
+        assert (refused.limit, refused.reason) == (int(0.8 * (others + 1)), LimitReason.RATE_LIMIT)
+    late.record_timeout(sent_at=1.0, now=2.0, in_flight=others)
+    # At least one request is in flight, or nothing would ever be learned.
+    assert (late.limit, late.reason) == (max(1, int(0.8 * (others + 1))), LimitReason.LATENCY)
 
 
 def test_a_time_out_makes_room() -> None:

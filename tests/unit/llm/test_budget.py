@@ -194,6 +194,23 @@ async def test_scopes_are_forgotten_when_idle_and_never_while_in_use() -> None:
     bag.settle(kept, 0.5)
 
 
+async def test_a_scope_is_in_use_until_the_last_of_its_calls_is_settled() -> None:
+    bag = purse()
+    calls = [await hold(bag, usd) for usd in (0.1, 0.2, 0.3)]
+
+    def is_known_after_many_others() -> bool:
+        for number in range(purses.MAX_SCOPES + 1):
+            bag.load_scope(f"{len(calls)} {number}", 0.0)
+        return bag.knows_scope("a")
+
+    while calls:
+        assert is_known_after_many_others()
+        bag.settle(calls.pop(), 0.0)
+    # Nothing is reserved, not even a rounding error.
+    assert (bag.run_account.reserved_usd, bag.run_account.is_idle) == (0.0, True)
+    assert not is_known_after_many_others()
+
+
 Move = tuple[str, int, float]
 MOVES = st.lists(
     st.tuples(

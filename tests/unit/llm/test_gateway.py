@@ -32,13 +32,14 @@ from bot.core.language_models import (
 from bot.llm.call_records import CALL_RECORD_SERIALIZER, load_prompt
 from bot.store.evidence import evidence_path
 from bot.testing.clock import FakeClock
-from bot.testing.models import ScriptedModelProvider, text_completion
+from bot.testing.models import HangingAnswer, ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
 from tests.unit.llm.gateway_fixture import (
     MAIN,
     PRICE,
     SPARE,
     GatewayFixture,
+    LedgerWriteTracker,
     charge,
     inquiry,
     rows,
@@ -203,6 +204,37 @@ async def test_a_call_that_failed_is_made_again_by_a_process_that_starts_at_the_
     async with open_rig(llms=two(text_completion("now"))) as rig:
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).completion.text == "now"
         assert rig.rows("state") == [("failed",), ("done",)]
+
+
+async def test_no_call_of_several_processes_at_one_moment_takes_the_place_of_another(open_rig: OpenRig) -> None:
+    """Processes that make one, one and two calls of the same request: each is on record, with its own id."""
+    for count in (1, 1, 2):
+        async with open_rig(llms=two(RequestRejectedError("not now"))) as rig:
+            for _ in range(count):
+                with pytest.raises(RequestRejectedError, match="not now"):
+                    await rig.gateway.ask(inquiry(), deadline_s=60)
+    assert rows(rig.path, "select count(distinct id), count(*) from model_call where state = 'failed'") == [(4, 4)]
+
+
+async def test_the_record_of_a_cancelled_call_says_whether_it_was_sent(open_rig: OpenRig) -> None:
+    tracker = LedgerWriteTracker()
+    async with open_rig(llms=two(HangingAnswer(), default_price=PRICE), busy=tracker) as rig:
+        sent = asyncio.create_task(rig.gateway.ask(inquiry("sent"), deadline_s=60))
+        await rig.prime.first_request.wait()
+        waiting = asyncio.create_task(rig.gateway.ask(inquiry("waiting"), deadline_s=60))
+        # The first thing that a call writes is that it is about to be sent.
+        while not tracker.count:  # noqa: ASYNC110 - it is written by a thread
+            await asyncio.sleep(0)
+        for task in (sent, waiting):
+            task.cancel()
+        await asyncio.wait([sent, waiting])
+        await rig.settled()
+        # What was sent may be billed; what was not, is not.
+        assert rig.rows("state, detail, attempts, calls, cost_usd = worst_usd, cost_usd") == [
+            ("failed", "cancelled", 1, 1, 1, rig.purse_usd),
+            ("failed", "cancelled before it was sent", 0, 0, 0, 0.0),
+        ]
+        assert len(rig.prime.requests) == 1
 
 
 async def test_equal_requests_at_once_share_one_call(rig: GatewayFixture) -> None:

@@ -83,7 +83,7 @@ def test_the_setting_is_what_bounds_a_provider_that_takes_everything(path: Path)
     assert (prime.max_running, learned[MAIN].concurrency, learned[MAIN].reason) == (20, 20, "setting")
 
 
-def test_while_calls_wait_for_the_budget_that_is_what_bounds(path: Path) -> None:
+def test_the_budget_bounds_while_calls_wait_for_it_and_the_process_while_it_is_busy(path: Path) -> None:
     tracker = LedgerWriteTracker()
     # A call may cost 0.0041 US dollars and costs 0.00014, so that at first two have room.
     config = section(budget={"question_usd": None, "day_usd": 0.009})
@@ -99,11 +99,14 @@ def test_while_calls_wait_for_the_budget_that_is_what_bounds(path: Path) -> None
             reasons = [one.reason for one in await rig.ledger.model_concurrency.load()]
             await asking
             assert llms["prime"].max_running == 2
-            rig.gateway.save_concurrency(now=True)
-            await rig.settled()
-            return reasons + [one.reason for one in await rig.ledger.model_concurrency.load()]
+            for is_busy in (False, True):
+                rig.gateway.load.is_process_busy = is_busy
+                rig.gateway.save_concurrency(now=True)
+                await rig.settled()
+                reasons += [one.reason for one in await rig.ledger.model_concurrency.load()]
+            return reasons
 
-    assert run_in_virtual_time(main, busy=tracker) == ["budget", "nothing so far"]
+    assert run_in_virtual_time(main, busy=tracker) == ["budget", "nothing so far", "the CPU of this process"]
 
 
 @pytest.mark.parametrize(

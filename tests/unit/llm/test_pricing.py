@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from bot.config.schema import ModelSection
 from bot.core.beliefs import ModelUsage
 from bot.core.errors import AuthenticationError, ConfigError, RequestRejectedError
 from bot.core.language_models import ModelCompletion, TokenPrice
-from bot.llm.pricing import ModelPrice
+from bot.llm.pricing import ModelPrice, PriceTable
 from bot.testing.clock import FakeClock
-from bot.testing.models import HangingAnswer, text_completion
+from bot.testing.models import HangingAnswer, ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
 from tests.unit.llm.gateway_fixture import (
     MAIN,
@@ -69,6 +70,8 @@ async def test_a_provider_that_tells_no_cost_and_no_tokens_is_charged_at_the_wor
         # A prompt that may turn out to be long has the prices of long ones; one that is far from it has not.
         (replace(PRICE, long_from=15_000, long=replace(PRICE, tokens_in=4.0, tokens_out=20.0)), 0.06),
         (replace(PRICE, long_from=15_000, long=replace(PRICE, tokens_in=1.0, tokens_out=5.0)), 0.03),
+        (replace(PRICE, long_from=19_999, long=replace(PRICE, tokens_in=4.0, tokens_out=20.0)), 0.06),
+        (replace(PRICE, long_from=20_000, long=replace(PRICE, tokens_in=4.0, tokens_out=20.0)), 0.03),
         (replace(PRICE, long_from=200_000, long=replace(PRICE, tokens_in=4.0, tokens_out=20.0)), 0.03),
     ],
 )
@@ -108,6 +111,48 @@ async def test_own_prices_go_before_those_of_the_provider(open_rig: OpenRig) -> 
     told = text_completion("x", tokens_in=1_000_000, tokens_out=1_000_000, cost_usd=0.5)
     async with open_rig(own, llms=two(told)) as rig:
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(18.0)
+        # Where both are set the provider is not asked.
+        assert rig.prime.priced_models == []
+
+
+LISTED = TokenPrice(
+    tokens_in=2.0,
+    tokens_cached=0.5,
+    tokens_out=10.0,
+    tokens_written=2.5,
+    long_from=200_000,
+    long=TokenPrice(tokens_in=4.0, tokens_cached=1.0, tokens_out=15.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "applied"),
+    [
+        ({}, LISTED),
+        # With a price of input of one's own the discount for cached tokens is one's own as well, or there is none;
+        # and with any price of one's own that of long prompts does not apply, because it may be lower.
+        ({"price_in": 7.0}, TokenPrice(tokens_in=7.0, tokens_cached=7.0, tokens_out=10.0)),
+        ({"price_in": 7.0, "price_out": 11.0}, TokenPrice(tokens_in=7.0, tokens_cached=7.0, tokens_out=11.0)),
+        (
+            {"price_in": 7.0, "price_cached": 3.0, "price_written": 8.0},
+            TokenPrice(tokens_in=7.0, tokens_cached=3.0, tokens_out=10.0, tokens_written=8.0),
+        ),
+        ({"price_out": 11.0}, TokenPrice(tokens_in=2.0, tokens_cached=0.5, tokens_out=11.0, tokens_written=2.5)),
+        ({"price_cached": 3.0}, replace(LISTED, tokens_cached=3.0)),
+        ({"price_written": 8.0}, replace(LISTED, tokens_written=8.0)),
+    ],
+)
+async def test_a_price_of_ones_own_replaces_what_the_provider_lists(own: dict[str, float], applied: TokenPrice) -> None:
+    table = PriceTable({MAIN: ModelSection.model_validate(own)})
+    price = await table.model_price(MAIN, ScriptedModelProvider(default_price=LISTED))
+    assert price == ModelPrice(tokens=applied, is_configured=bool(own.keys() & {"price_in", "price_out"}))
+
+
+@pytest.mark.parametrize("own", [{"price_in": 7.0}, {"price_out": 7.0}, {"price_in": 7.0, "price_out": 0.0}])
+async def test_half_of_a_price_is_none(own: dict[str, float]) -> None:
+    table = PriceTable({MAIN: ModelSection.model_validate(own)})
+    with pytest.raises(ConfigError, match="is not used"):
+        await table.model_price(MAIN, ScriptedModelProvider(default_price=None))
 
 
 async def test_a_provider_that_knows_the_cost_is_believed(open_rig: OpenRig) -> None:
@@ -119,7 +164,9 @@ async def test_a_provider_that_knows_the_cost_is_believed(open_rig: OpenRig) -> 
 async def test_a_cost_that_is_no_amount_is_reckoned_from_the_price(open_rig: OpenRig, cost_usd: float) -> None:
     told = text_completion("x", tokens_in=500_000, tokens_out=0, cost_usd=cost_usd)
     async with open_rig(llms=two(told, default_price=PRICE)) as rig:
-        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(1.0)
+        answer = await rig.gateway.ask(inquiry(), deadline_s=60)
+        # It is not shown as the provider's word either.
+        assert (answer.usage.cost_usd, answer.completion.cost_usd) == (pytest.approx(1.0), None)
 
 
 async def test_an_answer_whose_tokens_nobody_counted_costs_its_worst_case(open_rig: OpenRig) -> None:

@@ -3,7 +3,9 @@
 All times are virtual seconds of one call; the bounds are those of the settings' descriptions and of docs/models.md.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -147,6 +149,77 @@ def test_a_server_that_comes_back_within_three_seconds_answers(path: Path) -> No
     provider = TimedProvider([gone, gone, YES])
     assert play(path, provider, answer_of) == "prime:big: yes"
     assert provider.arrived == pytest.approx([0.0, 1.0, 3.0])
+
+
+def test_an_unreachable_server_counts_as_failed_only_after_the_last_attempt(path: Path) -> None:
+    gone = ServerUnreachableError("nobody there")
+    provider = TimedProvider([gone, gone, YES])
+    # One failure would be enough to stop.
+    assert play(path, provider, answer_of, providers={"prime": {"break_after": 1}}) == "prime:big: yes"
+
+
+def test_a_server_that_is_still_unreachable_when_it_is_tried_again_is_left_alone_as_long_again(path: Path) -> None:
+    provider = TimedProvider([ServerUnreachableError("nobody there")])
+
+    async def ask(rig: GatewayFixture) -> None:
+        for pause_s in (0.0, 31.0, 1.0, 30.0):
+            await rig.clock.sleep(pause_s)
+            assert (await answer_of(rig)).startswith("ServerUnreachableError: nobody there")
+
+    play(path, provider, ask, providers={"prime": {"attempts": 1, "break_s": 30.0}})
+    assert provider.arrived == pytest.approx([0.0, 31.0, 62.0])
+
+
+def test_models_of_one_server_are_left_alone_together_and_others_are_not(path: Path) -> None:
+    """The server is what a model has before its first slash; the name of the model may have more of them."""
+    names = ("house/maker/small", "house/other/large", "attic/maker/small")
+    roles = {f"role{number}": {"model": f"prime:{name}"} for number, name in enumerate(names)}
+
+    async def ask(rig: GatewayFixture) -> None:
+        for role in roles:
+            with suppress(ServerUnreachableError):
+                await rig.gateway.ask(inquiry(role=role), deadline_s=60.0)
+
+    provider = TimedProvider([ServerUnreachableError("nobody there")])
+    play(path, provider, ask, roles=roles, providers={"prime": {"attempts": 1}})
+    assert [asked.model for asked in provider.requests] == ["house/maker/small", "attic/maker/small"]
+
+
+def test_the_latency_of_an_answer_is_that_of_its_last_request(path: Path) -> None:
+    async def ask(rig: GatewayFixture) -> list[Any]:
+        await rig.clock.sleep(1000.0)
+        await answer_of(rig)
+        return rig.rows("attempts, latency_s")
+
+    provider = TimedProvider([SlowAnswer(3.0, DOWN), SlowAnswer(4.0, YES)])
+    assert play(path, provider, ask) == [(2, pytest.approx(4.0))]
+
+
+def test_a_caller_whose_time_runs_out_while_it_waits_for_the_budget_learns_how_long_it_waited(path: Path) -> None:
+    # One call may cost at most 0.004 dollars and a little for the prompt.
+    budget = {"question_usd": 0.006, "day_usd": None}
+
+    async def ask(rig: GatewayFixture) -> tuple[str, float, BaseException | str]:
+        await rig.clock.sleep(1000.0)
+        first = asyncio.create_task(rig.gateway.ask(inquiry("first"), deadline_s=500.0))
+        await rig.clock.sleep(1.0)
+        late = await answer_of(rig, deadline_s=20.0)
+        reserved_usd = rig.purse_usd
+        # One that is cancelled by its caller has no time-out to report.
+        stopped = asyncio.create_task(answer_of(rig, deadline_s=20.0))
+        await rig.clock.sleep(1.0)
+        stopped.cancel()
+        (ended,) = await asyncio.gather(stopped, return_exceptions=True)
+        await first
+        return late, reserved_usd, ended
+
+    provider = TimedProvider([SlowAnswer(100.0, YES)])
+    late, reserved_usd, ended = play(path, provider, ask, budget=budget)
+    assert late.startswith("BudgetExhaustedError: prime:big, for lantern:rain: the budget of the question")
+    assert "it waited 20 s for calls under way to cost less than their maximum" in late
+    # Neither of them reserved anything.
+    assert (isinstance(ended, asyncio.CancelledError), len(provider.requests)) == (True, 1)
+    assert 0.004 < reserved_usd < 0.006
 
 
 def lost(text: str = "gone") -> ServiceUnavailableError:

@@ -1,4 +1,5 @@
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 from hypothesis import given, settings
@@ -84,6 +85,72 @@ def test_while_nothing_is_left_requests_wait_and_then_as_many_are_sent_as_the_li
     sent_at, reasons = run_in_virtual_time(main)
     assert sent_at == pytest.approx([0.0] * 2 + [10.0] * 3 + [20.0] * 2, abs=0.01)
     assert reasons == [LimitReason.ALLOWANCE, LimitReason.NOTHING]
+
+
+def count_sent(allowances: list[tuple[RequestAllowance, int]], *, held: int = 0) -> tuple[list[float], list[int]]:
+    """Send three requests, receive what the provider has left by responses to them, and let ten more ask.
+
+    ``held`` slots are held meanwhile by requests that are not sent yet. Return when the ten were sent, and how many
+    requests the queue permitted after each response.
+    """
+
+    async def main(clock: VirtualClock) -> tuple[list[float], list[int]]:
+        queue, sent_at, permitted = ProviderQueue(ProviderSection(concurrency=14), clock=clock), list[float](), []
+
+        async def ask() -> None:
+            async with queue.request_slot("small") as slot:
+                sent_at.append(slot.start_request())
+                await clock.sleep(100.0)
+
+        async with AsyncExitStack() as slots:
+            models = [await slots.enter_async_context(queue.request_slot("small")) for _ in range(3 + held)]
+            for model in models[:3]:
+                model.start_request()
+            for allowance, number in allowances:
+                models[0].record_allowance(allowance, number=number)
+                permitted.append(queue.permitted_requests("small"))
+            asking = [asyncio.create_task(ask()) for _ in range(10)]
+            await clock.sleep(99.0)
+            for task in asking:
+                task.cancel()
+            await asyncio.wait(asking)
+        return sent_at, permitted
+
+    return run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("requests", "number", "held", "at_once"),
+    [
+        (4, 3, 0, 4),
+        # The provider may not have counted the two that were sent after the first one, nor those about to be sent.
+        (4, 1, 0, 2),
+        (4, 1, 1, 1),
+        (2, 1, 0, 0),
+        (0, 3, 0, 0),
+        # Where as much is left as may be in flight anyway, all may be sent.
+        (14, 1, 0, 10),
+    ],
+)
+def test_what_a_response_leaves_is_shared_with_requests_that_were_sent_after_its_own(
+    requests: int, number: int, held: int, at_once: int
+) -> None:
+    sent_at, _ = count_sent([(RequestAllowance(requests=requests, reset_s=20.0), number)], held=held)
+    assert sent_at == pytest.approx([0.0] * at_once + [20.0] * (10 - at_once), abs=0.01)
+
+
+def test_the_last_response_counts_and_one_to_an_earlier_request_says_nothing_new() -> None:
+    none, five = RequestAllowance(requests=0, reset_s=20.0), RequestAllowance(requests=5, reset_s=20.0)
+    assert count_sent([(none, 2), (five, 1)]) == ([pytest.approx(20.0, abs=0.01)] * 10, [0, 0])
+    # A request may have two responses, where its library sent it again.
+    sent_at, permitted = count_sent([(none, 3), (five, 3)])
+    assert (sent_at[4], sent_at[5]) == (0.0, pytest.approx(20.0, abs=0.01))
+    assert permitted == [0, 14]
+
+
+def test_a_provider_that_has_nothing_left_for_long_is_tried_after_a_minute() -> None:
+    sent_at, _ = count_sent([(RequestAllowance(requests=0, reset_s=5000.0), 3)])
+    assert sent_at == pytest.approx([60.0] * 10, abs=0.01)
 
 
 def test_who_leaves_the_queue_or_its_place_makes_room_at_once() -> None:

@@ -375,6 +375,33 @@ async def test_what_floats_cannot_tell_apart_is_not_too_much(
     assert await standing(trading.jobs_fixture) == []
 
 
+@pytest.mark.parametrize(
+    ("cost", "more", "stops"),
+    [(0.5, 0.9e-6, False), (0.5, 1.5e-6, True), (1000.0, 0.9e-3, False), (1000.0, 1.1e-3, True)],
+)
+async def test_a_millionth_more_is_too_much_of_a_dollar_at_least(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, cost: float, more: float, *, stops: bool
+) -> None:
+    faulty_exchange.answers = lambda said: [
+        replace(one, fills=tuple(replace(fill, cash=-cost - more) for fill in one.fills)) for one in said
+    ]
+    await trading.plan(await trading.forecast(), cost=cost)
+    await trading.outbox().flush()
+    assert len(await standing(trading.jobs_fixture)) == stops
+
+
+@pytest.mark.parametrize(("more", "stops"), [(1.9e-5, False), (2.1e-5, True)])
+async def test_a_millionth_more_than_was_to_be_sold_is_too_much(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, more: float, *, stops: bool
+) -> None:
+    faulty_exchange.answers = lambda said: [
+        replace(one, fills=tuple(replace(fill, shares=20.0 + more, cash=10.0) for fill in one.fills)) for one in said
+    ]
+    await trading.plan(await trading.forecast(), side=OrderSide.SELL)
+    await trading.outbox().flush()
+    assert len(await standing(trading.jobs_fixture)) == stops
+
+
 async def test_an_order_that_was_filled_and_is_not_there_any_more_stops_the_venue_and_keeps_its_cost(
     trading: OutboxFixture, faulty_exchange: FaultyExchange
 ) -> None:
