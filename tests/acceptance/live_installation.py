@@ -63,10 +63,7 @@ class LiveInstallation:
 
     async def daemon(self, until: Callable[[], bool], *, then: Sequence[str] = ()) -> CommandResult:
         """Run the daemon until something is so, run another command at the same time, and end it with SIGTERM."""
-        wide, pipe = self._wide, asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            COMMAND, "run", cwd=wide.folder, env=wide.environment, stdout=pipe, stderr=pipe
-        )
+        process = await self.start_command("run")
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while not until():
@@ -85,6 +82,13 @@ class LiveInstallation:
     @property
     def _wide(self) -> FoxcastInstallation:
         return self.foxcast.with_environment(COLUMNS="200")
+
+    async def start_command(self, *arguments: str) -> asyncio.subprocess.Process:
+        """Start a command in a process that a test can signal."""
+        wide, pipe = self._wide, asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(
+            COMMAND, *arguments, cwd=wide.folder, env=wide.environment, stdout=pipe, stderr=pipe
+        )
 
     def leaks(self) -> list[Path]:
         """Return the files of the state folder that hold the secret."""

@@ -110,7 +110,7 @@ async def test_sigterm_during_a_long_submission_ends_within_seconds(
     async with serve_service(venue) as served:
         foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
-        process = await foxcast._started(*(["run", "--once"] if once else ["run"]))  # noqa: SLF001 - to signal it
+        process = await foxcast.start_command(*(["run", "--once"] if once else ["run"]))
         async with asyncio.timeout(120):
             while len(writes(venue)) < 2:
                 assert process.returncode is None
