@@ -99,3 +99,19 @@ def test_mc_t6_bodies_that_are_no_json_are_judged_by_their_status(
 )
 def test_a_refusal_of_the_account_is_told_from_one_of_a_post(status: int, body: str, *, expected: bool) -> None:
     assert is_account_refusal(HttpErrorResponse(status=status, body=body)) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({}, ""),
+        ({"detail": "No such question.", "error": "x"}, "No such question."),
+        ({"error": "The question is closed."}, "The question is closed."),
+        ({"question": ["It is required."]}, '{"question": ["It is required."]}'),
+    ],
+)
+def test_a_refusal_shows_what_the_site_says(body: dict[str, object], words: str) -> None:
+    detail = write_verdict(reply(404, body)).detail
+    assert detail.startswith("404: no longer visible")
+    assert detail.endswith(words)
+    assert ("{" in detail) is ("{" in words)

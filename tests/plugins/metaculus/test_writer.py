@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -20,7 +21,7 @@ from bot.api import (
     SealingSubmitter,
     VenueWriterContext,
 )
-from bot.simulator.faults import RequestFault
+from bot.simulator.faults import FaultDetails, RequestFault
 from bot.simulator.venues.metaculus_state import FakeMetaculusQuestion as There
 from bot.simulator.venues.metaculus_world import question_scaling
 from bot.testing.clock import FakeClock
@@ -248,6 +249,18 @@ async def test_one_that_cannot_be_sealed_costs_no_other(site: MetaculusFixture) 
     site.fake.world.close(shut)
     wanted = await site.sealed(batch(intent(ref(shut)), intent(ref(rain))))
     assert [one.intent for one in wanted.sealed] == [wanted.intents[1].id]
+
+
+async def test_a_question_that_cannot_be_read_costs_no_other_of_its_post(site: MetaculusFixture) -> None:
+    group = site.fake.world.add_group("Countries?", ["France", "Spain"])
+
+    def bend(body: Any) -> Any:
+        body["group_of_questions"]["questions"][0]["type"] = 7
+        return body
+
+    site.fake.faults.schedule(FaultDetails(fault=RequestFault.ALTERED, alter=bend), method="GET")
+    [sealed] = await site.writer.seal_requests(batch(intent(ref(group.questions[1]))))
+    assert json.loads(sealed.body)[0]["question"] == group.questions[1].id
 
 
 async def test_mc_k1_no_public_comment_is_ever_sealed(site: MetaculusFixture) -> None:

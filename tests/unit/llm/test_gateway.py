@@ -206,13 +206,17 @@ async def test_a_call_that_failed_is_made_again_by_a_process_that_starts_at_the_
         assert rig.rows("state") == [("failed",), ("done",)]
 
 
+async def ask_in_vain(rig: GatewayFixture) -> None:
+    with pytest.raises(RequestRejectedError, match="not now"):
+        await rig.gateway.ask(inquiry(), deadline_s=60)
+
+
 async def test_no_call_of_several_processes_at_one_moment_takes_the_place_of_another(open_rig: OpenRig) -> None:
     """Processes that make one, one and two calls of the same request: each is on record, with its own id."""
     for count in (1, 1, 2):
         async with open_rig(llms=two(RequestRejectedError("not now"))) as rig:
             for _ in range(count):
-                with pytest.raises(RequestRejectedError, match="not now"):
-                    await rig.gateway.ask(inquiry(), deadline_s=60)
+                await ask_in_vain(rig)
     assert rows(rig.path, "select count(distinct id), count(*) from model_call where state = 'failed'") == [(4, 4)]
 
 

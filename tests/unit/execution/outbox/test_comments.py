@@ -156,3 +156,17 @@ async def test_once_the_program_ends_no_comment_is_begun(trading: OutboxFixture)
     await stopping.flush()
     assert talking.said == [comment.id]
     assert await trading.state(other) is S.PLANNED
+
+
+async def test_comments_of_one_batch_are_read_back_one_by_one_and_all_are_counted(trading: OutboxFixture) -> None:
+    trading.exchange = talking = FakeCommentExchange(trading.jobs_fixture.clock)
+    comments = []
+    for key in ("a", "b"):
+        order = await trading.plan(await trading.forecast(key))
+        said = replace(order, id=f"comment {key}", batch="comments", action=IntentAction.COMMENT, text="Because.")
+        comments.append(await trading.decide(replace(said, order=None)))
+    talking.mumbles = [WriteFailure.REPLY_LOST] * 2
+    await trading.outbox().flush()
+    assert [await trading.state(one) for one in comments] == [S.UNKNOWN] * 2
+    assert await trading.outbox().reconcile() == 2
+    assert [await trading.state(one) for one in comments] == [S.ACKED] * 2
