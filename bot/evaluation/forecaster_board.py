@@ -2,20 +2,21 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
+
 from bot.core.clock import SeededRandom
-from bot.evaluation.group_scores import CrowdComparison, GroupScore, compare_with_crowd, score_group
-from bot.evaluation.ledger_scores import VenueScoreRow, rows_by_forecaster, rule_scores_by_forecaster
-from bot.evaluation.score_report import KindReport, kind_reports
-from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
+from bot.evaluation.group_scores import CrowdComparison, GroupScore, compare_sums
+from bot.evaluation.score_report import KindReport
+from bot.evaluation.summed_scores import ALL, ForecasterSums, sums_by_forecaster
 from bot.store.ledger import Ledger
 from bot.store.model_calls import CostGrouping, CostRow
+from bot.store.score_totals import CalibrationBin, ScoreSums
 from bot.store.scores import ScoreFilter
 
 BASELINE_FORECASTER = "baseline"
-CALIBRATION_BINS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,51 +40,47 @@ async def load_forecaster_board(
 ) -> Sequence[ForecasterStanding]:
     """Return all forecasters that have a score or a cost since then, by name."""
     chosen = ScoreFilter(since=since)
-    columns = await ledger.scores.read_binary_columns(chosen)
-    others = await ledger.scores.read_non_binary_scores(chosen)
-    costs = {row.name: row for row in await ledger.calls.costs(CostGrouping.FORECASTER, since=since)}
-    return await asyncio.to_thread(
-        lambda: _rank_forecasters(rows_by_forecaster(columns), rule_scores_by_forecaster(others), costs, seed)
+    scores = BoardScores(
+        sums=await ledger.scores.read_sums(chosen),
+        bins=await ledger.scores.read_bins(chosen),
+        pairs=await ledger.scores.read_pairs(chosen, other=BASELINE_FORECASTER),
     )
+    costs = {row.name: row for row in await ledger.calls.costs(CostGrouping.FORECASTER, since=since)}
+    return await asyncio.to_thread(lambda: _compare_forecasters(scores, costs, seed))
 
 
-def _rank_forecasters(
-    scored: Mapping[str, Sequence[VenueScoreRow]],
-    others: Mapping[str, Sequence[RuleScoreRow]],
-    costs: Mapping[str, CostRow],
-    seed: int,
-) -> list[ForecasterStanding]:
-    rows = {name: [one.row for one in found] for name, found in scored.items()}
-    baseline = {_target_key(row): row.probability for row in rows.get(BASELINE_FORECASTER, ())}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardScores:
+    """What the ledger says of all forecasters: sums, calibration, and the pairs with the baseline."""
+
+    sums: ScoreSums
+    bins: Sequence[CalibrationBin]
+    pairs: Sequence[tuple[str, int, int, float, float]]
+
+
+def _compare_forecasters(scores: BoardScores, costs: Mapping[str, CostRow], seed: int) -> list[ForecasterStanding]:
+    forecasters = sums_by_forecaster(scores.sums)
+    pairs: dict[str, list[tuple[float, float, float]]] = {}
+    for name, _, count, value, baseline in scores.pairs:
+        pairs.setdefault(name, []).append((count, value, baseline))
+    bins: dict[str, list[tuple[int, float, float]]] = {}
+    for one in scores.bins:
+        bins.setdefault(one.forecaster, []).append((one.n, one.probability / one.n, one.outcome / one.n))
     found = []
-    for name in sorted({*rows, *others, *costs}):
-        own, random = rows.get(name, []), SeededRandom(seed)
-        compared = [
-            replace(row, crowd=baseline[key])
-            for row in own
-            if name != BASELINE_FORECASTER and (key := _target_key(row)) in baseline
-        ]
+    for name in sorted({*forecasters, *costs}):
+        own, random = forecasters.get(name, ForecasterSums(rules={})), SeededRandom(seed)
+        shared = np.array(pairs.get(name, ()), dtype=np.float64)
+        groups = own.score_groups(random.stream("board", name), ())
         found.append(
             ForecasterStanding(
                 name=name,
-                score=score_group(own, random.stream("board", name)) if own else None,
-                baseline_gain=compare_with_crowd(compared, random.stream("board", name, BASELINE_FORECASTER)),
-                bins=_calibration_bins(own),
-                kinds=kind_reports(others.get(name, ()), rng=random.stream("board kinds", name)),
+                score=groups[ALL][ALL] if groups else None,
+                baseline_gain=compare_sums(shared, random.stream("board", name, BASELINE_FORECASTER))
+                if len(shared)
+                else None,
+                bins=bins.get(name, ()),
+                kinds=own.report_kinds(random.stream("board kinds", name)),
                 cost=costs.get(name),
             )
         )
     return found
-
-
-def _target_key(row: BinaryScoreRow) -> tuple[object, ...]:
-    return row.series, row.round, row.horizon_days, row.outcome
-
-
-def _calibration_bins(rows: Sequence[BinaryScoreRow]) -> list[tuple[int, float, float]]:
-    from bot.stats.calibration import equal_width_bins  # noqa: PLC0415 - numpy
-
-    if not rows:
-        return []
-    bins = equal_width_bins([row.probability for row in rows], [row.outcome for row in rows], CALIBRATION_BINS)
-    return [*zip(bins.rows.tolist(), bins.mean_forecast.tolist(), bins.event_rate.tolist(), strict=True)]

@@ -73,9 +73,15 @@ def score_group(rows: Sequence[BinaryScoreRow], rng: Generator) -> GroupScore:
     return score_resampled(_resample_rows(rows, rng))
 
 
-def compare_with_crowd(rows: Sequence[BinaryScoreRow], rng: Generator) -> CrowdComparison | None:
-    """Compare forecaster and crowd on rows that all have a crowd; None without rows."""
-    return _compare_sums(_resample_rows(rows, rng)) if rows else None
+def compare_sums(sums: FloatArray, rng: Generator) -> CrowdComparison:
+    """Compare two forecasters on the same rows: number, own sum and the other's sum of each cluster, shape (n, 3)."""
+    count, own, other = sums.T
+    columns = np.column_stack([count, np.zeros_like(count), own, count, own, other])
+    found = score_resampled(resample_groups([columns], rng)[0]).crowd
+    if found is None:
+        message = "needs at least one row"
+        raise ValueError(message)
+    return found
 
 
 def resample_groups(groups: Sequence[FloatArray], rng: Generator) -> list[ResampledGroup]:

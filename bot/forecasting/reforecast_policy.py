@@ -14,6 +14,9 @@ from bot.store.schedule import ScheduledForecast
 MIN_PROBABILITY = 1e-3
 # Why something is due by the policy alone.
 STALE_REASON, CLOSING_REASON = "stale", " before closing"
+MOVED_REASON, FACTS_REASON = "price moved by", "its facts changed"
+# The reasons to renew a forecast of the same question, as SQL patterns: once its window has closed none of them holds.
+RENEWAL_REASONS = (STALE_REASON, f"%{CLOSING_REASON}", f"{MOVED_REASON}%", FACTS_REASON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from bot.core.errors import MalformedDataError
 from bot.core.interfaces import Clock, VenueReader
 from bot.core.outcomes import Resolution
 from bot.core.questions import Question, QuestionRef, describe_changes
-from bot.forecasting.reforecast_policy import ReforecastPolicy, log_odds_move
+from bot.forecasting.reforecast_policy import FACTS_REASON, MOVED_REASON, ReforecastPolicy, log_odds_move
 from bot.store.forecasts import ForecastBasis
 from bot.store.ledger import Ledger
 from bot.store.schedule import DueEntry
@@ -141,11 +141,11 @@ def _due_entry(
 
 def _renewal_reason(question: Question, basis: ForecastBasis, policy: ReforecastPolicy) -> str:
     if basis.question is not None and basis.version != question_version(question):
-        return "its facts changed"
+        return FACTS_REASON
     if basis.crowd is None or question.crowd is None:
         return ""
     move = log_odds_move(basis.crowd, question.crowd.prediction)
-    return f"price moved by {move:.2f} in log-odds" if move >= policy.price_move else ""
+    return f"{MOVED_REASON} {move:.2f} in log-odds" if move >= policy.price_move else ""
 
 
 async def check_reader(venue_name: str, found: AsyncIterator[T]) -> AsyncIterator[T]:

@@ -22,6 +22,7 @@ from bot.forecasting.forecast_run import (
     begin_forecast,
 )
 from bot.forecasting.question_admission import POLL_S, AdmittedQuestion, QuestionAdmission
+from bot.forecasting.reforecast_policy import RENEWAL_REASONS
 from bot.store.schedule import DueEntry, ForecastLease
 
 failures_log = structlog.get_logger(__name__)
@@ -144,10 +145,13 @@ class ForecastJobContext:
 async def forecast_due_questions(job: ForecastJobContext) -> str:
     """Claim and forecast, soonest close first, until nothing is due, the time limit is reached or the daemon stops.
 
+    A forecast that was to be renewed while its question was open is not renewed after the close.
+
     The time limit bounds one pass, so that finished forecasts are submitted while a long queue is worked off. The line
     that is returned says how many trials failed, and why. Raises AuthenticationError at the end if a forecaster made
     no forecast because its credentials were refused.
     """
+    await job.context.ledger.schedule.end_renewals(reasons=RENEWAL_REASONS, now=job.context.clock.now())
     counts = await _ForecastPass(job).run()
     missed = await _count_missed_windows(job)
     others = ((counts.postponed, "postponed"), (counts.on_hold, "held"), (missed, "question windows missed"))

@@ -116,6 +116,13 @@ _MOVE_DUE = """
 update schedule set due_at = :due_at, why = :why
 where ref = :ref and forecaster = :forecaster and owner is null and due_at is :before
 """
+# An answer that stands is not renewed for a window that has closed: nothing would be submitted or scored.
+_END_RENEWALS = """
+update schedule indexed by schedule_by_close set due_at = null
+where owner is null and due_at <= :now and closes_at <= :now and answered_at is not null and forecast_only = 0
+  and exists (select 1 from json_each(:reasons) r where schedule.why like r.value)
+  and exists (select 1 from question q where q.ref = schedule.ref and q.closes_at <= :now)
+"""
 _FREE_LEASES = """
 update schedule set owner = null, leased_until = null
 where owner is not null and (:owner is null or owner <> :owner or leased_until <= :now)
@@ -341,6 +348,11 @@ class ScheduleStore:
     async def postpone(self, claim: ForecastLease, *, until: datetime, why: str) -> None:
         """Return a lease; the question is not due before ``until``. Without effect if the lease was lost."""
         await self.writer.run(lambda database: postpone_schedule_entry(database, claim, until=until, why=why))
+
+    async def end_renewals(self, *, reasons: Collection[str], now: datetime) -> int:
+        """End what is due for one of the reasons (SQL patterns) after its window closed; return how many."""
+        values = {"reasons": to_json_list(reasons), "now": format_timestamp(now)}
+        return await self.writer.run(lambda database: _execute_count(database, _END_RENEWALS, values))
 
     async def free_leases(self, *, owner_not: str | None, now: datetime) -> int:
         """End all leases except the current ones of ``owner_not``; return how many."""

@@ -102,10 +102,11 @@ insert into score_cluster (name, outcome)
 on conflict do nothing
 """
 _RULES = ", ".join(f"'{rule}'" for rule in SCORING_RULES)
+_UNIT = f"coalesce(c.outcome, (select min(id) from resolution where ref = s.ref)) % {SCORE_UNITS} as unit"
 SELECT_SUMS = f"""
 {{counted}}
 select s.forecaster, own.rule, s.venue, s.source, s.family, s.horizon_days,
-       coalesce(c.outcome, (select min(id) from resolution where ref = s.ref)) % {SCORE_UNITS} as unit,
+       {_UNIT},
        :sign * count(*) as n, :sign * total(s.outcome) as outcome, :sign * total(own.value) as value,
        :sign * count(crowd.value) as crowd_n,
        :sign * total(iif(crowd.value is null, 0.0, own.value)) as value_with_crowd,
@@ -134,6 +135,20 @@ cross join score own on own.forecast = s.forecast and own.target = s.target and 
   and own.rule = '{BRIER}'
 where s.probability is not null
 group by 1, 2, 3, 4, 5
+"""
+# Brier scores of each forecaster and of another one on the predictions that both have.
+SELECT_PAIRS = f"""
+{{counted}}
+select s.forecaster, {_UNIT}, count(*), total(own.value), total(theirs.value)
+from counted s
+join counted o on o.forecaster = :other and o.ref = s.ref and o.target = s.target
+cross join score own on own.forecast = s.forecast and own.target = s.target and own.resolution = s.resolution
+  and own.rule = '{BRIER}'
+cross join score theirs on theirs.forecast = o.forecast and theirs.target = o.target
+  and theirs.resolution = o.resolution and theirs.rule = '{BRIER}'
+left join score_cluster c on c.name = s.cluster
+where s.forecaster <> :other
+group by 1, 2
 """
 _ADD_BINS = """
 insert into score_bin {bins}

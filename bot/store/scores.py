@@ -18,6 +18,7 @@ from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
 from bot.store.score_totals import (
     SELECT_BINS,
+    SELECT_PAIRS,
     SELECT_SUMS,
     WAS_BEFORE_SPOT_TIME,
     CalibrationBin,
@@ -124,6 +125,7 @@ _SELECT_BINS, _SELECT_KEPT_BINS = (
     f"""select forecaster, bin, sum(n), total(probability), total(outcome) from {table} group by forecaster, bin"""  # noqa: S608 - made of constants
     for table in (f"({SELECT_BINS.format(counted=_COUNTED)})", _KEPT.format(table="score_bin"))
 )
+_SELECT_PAIRS = SELECT_PAIRS.format(counted=_COUNTED)
 _SHAPE_KINDS = {"chosen": "choice", "landed": "curve"}
 # Data for calibration: the same choice of rows, raw, resolved before the given time. Questions that must not be used
 # for training (their fact "training") are left out, and so are forecasts that saw the future.
@@ -304,6 +306,14 @@ class ScoreStore:
         rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
         names = [field.name for field in fields(CalibrationBin)]
         return [CalibrationBin(**dict(zip(names, row, strict=True))) for row in rows]
+
+    async def read_pairs(self, chosen: ScoreFilter, *, other: str) -> list[tuple[str, int, int, float, float]]:
+        """Return Brier scores of each forecaster next to those of another one, on the predictions that both have.
+
+        A row is the forecaster, the unit of resampling, the number of predictions, and the two sums of scores.
+        """
+        values = {**score_filter_values(chosen), "other": other}
+        return await self.readers.run(lambda database: database.execute(_SELECT_PAIRS, values).fetchall())
 
     async def read_binary_columns(self, chosen: ScoreFilter) -> ResolvedBinaryColumns:
         """Return resolved binary predictions: the newest before close and outcome of each forecaster and target."""

@@ -7,7 +7,8 @@ What its switches bring, in CPU of one call with six tools, 3.7 ms as we first u
 ``turn_off_message_logging`` 2.8 ms, for it copies each reply to redact logs that have no reader here; ``no-log``,
 ``disable_token_counter``, ``disable_streaming_logging``, ``disable_end_user_cost_tracking`` and
 ``disable_aiohttp_transport`` nothing. 2.4 ms of the rest are the OpenAI SDK, which it uses for such a vendor; our own
-client takes 0.24 ms.
+client takes 0.24 ms. Its import takes 208 MB, of which 41 are the encoding of tiktoken and about 50 its tokenizer for
+Claude: both are loaded at once, and no setting leaves them out.
 """
 
 import json

@@ -229,6 +229,10 @@ def main() -> int:
             forget_survivors(part, equivalents)
         if (end is None or monotonic() < end) and not run_part(part, seconds=left, share=options.share):
             failed.append(f"{part.name}: mutmut failed; see above")
+    if not (ROOT.parent / "shared").is_dir():
+        sys.stdout.write(
+            "tests with reference data were skipped, so more survives: put the folder shared/ beside this one\n"
+        )
     results = [result for part in chosen for result in read_results(part, equivalents)]
     sys.stdout.writelines(f"{line}\n" for line in format_results(results))
     shortfalls = [*failed, *find_shortfalls(results, sampled=options.share < 1)]

@@ -155,6 +155,13 @@ async def test_a_leg_is_sold_until_the_next_share_is_worth_more_by_the_belief(le
     assert order.expected > order.limit == pytest.approx(0.45)
 
 
+async def test_a_millionth_of_a_share_is_not_worth_a_sale() -> None:
+    assert (await closed(FakeMarketReader(POOL), holds(0.9e-6))).why == "there is no buyer for yes"
+    has = account(500.0, [holds(1e-6)])
+    order = order_of(await plan(FakeMarketReader(POOL), BinaryPrediction(0.3), account=has))
+    assert (order.side, order.leg) == (OrderSide.BUY, ContractSide.NO)
+
+
 async def test_a_gap_of_exactly_the_edge_is_enough_for_a_sale() -> None:
     has, edge = account(0.0, [holds(50)]), sizing(min_edge=0.25)
     assert order_of(await plan(FakeMarketReader(POOL), BinaryPrediction(0.25), account=has, appetite=edge)).shares == 50

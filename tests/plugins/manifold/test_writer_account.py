@@ -165,6 +165,8 @@ async def test_the_writes_of_an_account_are_its_bets_and_sales_and_no_pairs_that
             # It makes pairs with the shares that are held, and the venue books each of those as a bet as well.
             order_of(market, amount=20.0, limit="0.20", leg=ContractSide.NO),
             sale_of(market, shares=5.0),
+            # It rests, and nothing was spent yet.
+            order_of(market, amount=10.0, limit="0.02"),
         )
     ):
         manifold.clock.advance_without_waking(1)
@@ -172,7 +174,8 @@ async def test_the_writes_of_an_account_are_its_bets_and_sales_and_no_pairs_that
     manifold.clock.advance_without_waking(1)
     listed = {one.reference: one.text for one in await writer.list_writes(began)}
     assert listed.keys() == {receipt.reference for receipt in receipts}
-    bet, against, sale = (listed[receipt.reference] for receipt in receipts)
+    bet, against, sale, waiting = (listed[receipt.reference] for receipt in receipts)
+    assert waiting == f"a bet of 0 mana on YES of market {market.id}"
     assert bet == f"a bet of 50 mana on YES of market {market.id}"
     assert against == f"a bet of 20 mana on NO of market {market.id}"
     assert sale == f"a sale of {receipts[2].fills[0].cash:g} mana on YES of market {market.id}"

@@ -124,6 +124,7 @@ async def test_mf_c3_two_candidates_settle_nothing(manifold: ManifoldFixture) ->
     (again,) = await writer.read_submissions(batch)
     assert again.state is IntentState.UNKNOWN
     assert "twin" in again.detail
+    assert f"check market {market.id}:" in again.detail
 
 
 async def test_a_list_that_comes_twice_over_is_no_second_bet(manifold: ManifoldFixture) -> None:

@@ -141,11 +141,12 @@ async def test_mc_c4_an_unknown_comment_is_looked_up_among_ours_before_it_is_sen
 async def test_mc_c4_a_comment_that_was_made_otherwise_than_it_was_sent_is_told(
     site: MetaculusFixture, bent: dict[str, Any], detail: str
 ) -> None:
+    def bend(body: Any) -> Any:
+        return {**body, **bent}
+
     rain = site.fake.world.add_question()
     wanted = batch(remark(rain), questions=(await asked(site, rain),))
-    site.fake.faults.schedule(
-        FaultDetails(fault=RequestFault.ALTERED, alter=lambda body: {**body, **bent}), method="POST"
-    )
+    site.fake.faults.schedule(FaultDetails(fault=RequestFault.ALTERED, alter=bend), method="POST")
     [receipt] = await site.send(wanted)
     assert (receipt.state, receipt.detail) == (ACKED, detail)
 

@@ -88,9 +88,9 @@ class EffectReferee(WorldFacts):
         for order in self.facts["orders"]:
             table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
             bounds = {name: table.get("trading", {}).get(name) for name in ("stop_loss", "take_profit")}
-            if (order["side"], table["mode"]) != ("buy", "live"):
+            if (order["side"], table["mode"]) != ("buy", "live") or not any(bounds.values()):
                 continue
-            for position, least, most in self._gains_in_pass(order) if any(bounds.values()) else ():
+            for position, least, most in self._gains_in_pass(order):
                 is_due = _is_exit_due(least, most, bounds) and not self._is_kept(position["contract"], order, table)
                 if is_due and position["contract"] != order["contract"]:
                     what = (
@@ -148,7 +148,7 @@ class EffectReferee(WorldFacts):
         if write["path"] != "/order" or body.get("order", {}).get("side") != "BUY":
             return None
         token = str(body["order"]["tokenId"])
-        return next((name for (name, _), seen in self.facts["books"].items() if seen[0]["token"] == token), None)
+        return next((name for (name, _), seen in self.facts["books"].items() if seen[0].get("token") == token), None)
 
     def _trials(self) -> Iterator[str]:
         """No forecast is made where fewer of its trials came to an answer than are set."""

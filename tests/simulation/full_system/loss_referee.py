@@ -109,6 +109,9 @@ class LossReferee(WorldFacts):
                 continue
             if self.venue_table(self.era_at(seen[-1]["at_s"])["config"], venue)["mode"] == "paper":
                 continue
+            # An old answer beside a new one shows money that is not there, or hides some that is.
+            if len({one.get("old_answers") for one in seen[-LATE_READS:]}) > 1:
+                continue
             unread = {one["market"] for one in self.facts.get("unread", ()) if one["venue"] == venue}
             values, first = [self.value_range(one, unread) for one in seen], 0
             if "caps.daily_loss" in halt["why"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,16 @@ order by f.at, i.seq
 _READINGS = (
     "select venue, max(at, until) as at, cash + reserved as cash from account_reading where paper = 1 order by id"
 )
+_PURCHASES = """
+select i.id, i.venue, i.account, i.ref, i.planned_at, i.cost, i.order_body, (
+  select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at
+from intent i where i.mode = 'paper' and i.action = 'order' and i.state not in ('refused', 'superseded') order by i.seq
+"""
+_TRADES = """
+select f.intent, i.venue, i.ref, json_extract(i.order_body, '$.contract') as contract,
+  json_extract(i.order_body, '$.leg') as leg, f.at, f.shares, f.cash
+from fill f join intent i on i.id = f.intent where i.mode = 'paper' order by f.at, i.seq
+"""
 _OPEN = "select count(*) as count from intent where mode = 'paper' and state not in ('acked', 'refused', 'superseded')"
 
 
@@ -57,13 +67,15 @@ _OPEN = "select count(*) as count from intent where mode = 'paper' and state not
 class PaperChecks:
     """Judges the paper orders of one ledger; ``configs`` are the tables of the configuration, first to last.
 
-    ``books`` are the prices that the doubles showed, ``endings`` what each contract pays, by venue and contract.
+    ``books`` are the prices that the doubles showed, ``endings`` what each contract pays, by venue and contract, and
+    ``contracts`` what each is counted with by caps.
     """
 
     ledger: Path
     configs: Sequence[Fact]
     books: Mapping[tuple[str, str], Sequence[Fact]]
     endings: Mapping[tuple[str, str], Fact]
+    contracts: Mapping[str, Fact] = field(default_factory=dict)
     clock_moves: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
@@ -76,6 +88,7 @@ class PaperChecks:
             if row["count"] >= ENOUGH and row["refused"] > MOST_REFUSED * row["count"]:
                 what = f"{row['refused']} of {row['count']} orders on paper at {row['venue']}"
                 yield f"paper: {what} met no market, which was open and within their limits: {row['why']}"
+        yield from self._caps()
         yield from self._accounts()
 
     def _first_fill(self, row: Row, order: Fact) -> Iterator[str]:
@@ -104,6 +117,30 @@ class PaperChecks:
         is_moved = seen and "prob" in seen[0] and not row["is_first"]
         if met and not is_moved and not any(_is_possible(one, order, sign * row["price"], sign) for one in met):
             yield f"{what} was filled at {row['price']:.4f}, and the market was {met[-1]}"
+
+    # Caps (docs/settings.md), which hold on paper too
+
+    def _caps(self) -> Iterator[str]:
+        """No purchase takes what is at stake, or what a day costs, beyond its cap."""
+        trades, days = read_rows(self.ledger, _TRADES), defaultdict[tuple[str, str], float](float)
+        rows = read_rows(self.ledger, _PURCHASES)
+        known = {row["ref"]: row["resolved_at"] for row in rows if row["resolved_at"]}
+        for row in rows:
+            order, day = json.loads(row["order_body"]), (row["venue"], row["planned_at"][:10])
+            days[day] += row["cost"]
+            if order["side"] != "buy":
+                continue
+            stakes = _stakes(row, trades, known)
+            own = self.contracts.get(order["contract"], {})
+            used = {"per_order": row["cost"], "per_day": days[day], "total": sum(stakes.values()) + row["cost"]}
+            for name in ("question", "event", "creator", "category"):
+                same = [cost for one, cost in stakes.items() if self.contracts.get(one, {}).get(name) == own.get(name)]
+                used[f"per_{name}"] = sum(same) + row["cost"] if own.get(name) else 0.0
+            for name, amount in used.items():
+                caps = [config["venues"][row["venue"]].get("caps", {}).get(name) for config in self.configs]
+                if None not in caps and amount > max(caps) + CENT:
+                    what = f"{amount:.2f} is at stake by {name} with {row['id']} of {row['planned_at']}"
+                    yield f"paper: {what} on {row['ref']}, {max(caps):g} may be"
 
     # What accounts on paper hold in the end
 
@@ -153,6 +190,24 @@ class PaperChecks:
         yes = ending["yes"]
         paid = refund if yes is None else held["yes"] * yes + held["no"] * (1.0 - yes)
         return {paid} if at - ending["since"] > PAID_WITHIN else {pairs, paid}
+
+
+def _stakes(row: Row, trades: Sequence[Row], known: Mapping[str, str]) -> Mapping[str, float]:
+    """Return what was paid by then for what is still held of each contract whose outcome was not known."""
+    held, paid = defaultdict[tuple[str, str], float](float), defaultdict[tuple[str, str], float](float)
+    for one in trades:
+        is_other = one["intent"] == row["id"] or one["venue"] != row["venue"] or one["at"] > row["planned_at"]
+        if is_other or known.get(one["ref"], "~") <= row["planned_at"]:
+            continue
+        place, part = (one["contract"], one["leg"]), 0.0
+        if one["cash"] > 0 and held[place]:
+            part = min(1.0, one["shares"] / held[place])
+        held[place] += one["shares"] if one["cash"] <= 0 else -one["shares"]
+        paid[place] += -one["cash"] if one["cash"] <= 0 else -part * paid[place]
+    stakes: dict[str, float] = defaultdict(float)
+    for (contract, _), amount in paid.items():
+        stakes[contract] += amount
+    return stakes
 
 
 def _is_possible(seen: Fact, order: Fact, signed: float, sign: float) -> bool:

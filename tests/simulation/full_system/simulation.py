@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import ssl
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -382,21 +382,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         scored=lives.scored,
     )
     report.violations += decisions.violations()
-    sizing = SizingChecks(
-        ledger=_ledger_path(lives),
-        configs=parts.config.all,
-        books=facts["books"],
-        clock_moves=decisions.clock_moves,
-    )
-    report.violations += sizing.violations()
-    paper = PaperChecks(
-        ledger=_ledger_path(lives),
-        configs=parts.config.all,
-        books=facts["books"],
-        endings=facts["endings"],
-        clock_moves=decisions.clock_moves,
-    )
-    report.violations += paper.violations()
+    report.violations += _order_violations(parts, facts, decisions.clock_moves)
     schedule = ScheduleChecks(
         ledger=_ledger_path(lives),
         configs=parts.config.all,
@@ -414,6 +400,21 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
     report.violations += [f"somebody asked for {host}:{port}" for host, port in parts.loop.refused_connections]
     report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
+
+
+def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_moves: Sequence[datetime]) -> list[str]:
+    """Return which orders are not what their forecast, their account and the prices of the doubles permit."""
+    ledger, configs, books = _ledger_path(parts.lives), parts.config.all, facts["books"]
+    sizing = SizingChecks(ledger=ledger, configs=configs, books=books, clock_moves=clock_moves)
+    paper = PaperChecks(
+        ledger=ledger,
+        configs=configs,
+        books=books,
+        endings=facts["endings"],
+        contracts=facts["contracts"],
+        clock_moves=clock_moves,
+    )
+    return [*sizing.violations(), *paper.violations()]
 
 
 def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:

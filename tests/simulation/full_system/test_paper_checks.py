@@ -14,7 +14,8 @@ from tests.simulation.full_system.paper_checks import PaperChecks
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 # The columns that the checks read, of the tables that they read.
 TABLES = """
-create table intent (id, seq, venue, mode, ref, action, state, order_body);
+create table intent (id, seq, venue, account, mode, ref, action, state, planned_at, cost, order_body);
+create table resolution (ref, seen_at);
 create table attempt (intent, started_at, detail);
 create table fill (intent, at, shares, price, cash);
 create table account_reading (id, venue, paper, at, until, cash, reserved);
@@ -31,7 +32,7 @@ def order(number: int, after_s: float, *, leg: str = "yes", shares: float = 10.0
     side = "buy" if shares > 0 else "sell"
     body = {"contract": "lamp", "leg": leg, "side": side, "limit": 0.42 if side == "buy" else 0.38}
     row = {"id": f"i{number}", "seq": number, "venue": "polymarket", "mode": "paper", "ref": "polymarket:lamp"}
-    row["action"] = "order"
+    row |= {"action": "order", "planned_at": at(number), "cost": max(shares, 0.0) * price}
     fill = {"intent": f"i{number}", "at": at(after_s), "shares": abs(shares), "price": price, "cash": -shares * price}
     return [
         ("intent", {**row, "state": "acked", "order_body": json.dumps(body)}),
@@ -40,7 +41,7 @@ def order(number: int, after_s: float, *, leg: str = "yes", shares: float = 10.0
     ]
 
 
-def judge(folder: Path, *rows: Any, books: Any = None, endings: Any = None) -> list[str]:
+def judge(folder: Path, *rows: Any, books: Any = None, endings: Any = None, **caps: float) -> list[str]:
     """Return what is wrong with a ledger of these rows, by a table each."""
     ledger = folder / "ledger.sqlite"
     with closing(sqlite3.connect(ledger)) as database:
@@ -49,8 +50,13 @@ def judge(folder: Path, *rows: Any, books: Any = None, endings: Any = None) -> l
             names = ", ".join(row)
             database.execute(f"insert into {table} ({names}) values ({', '.join('?' * len(row))})", [*row.values()])  # noqa: S608
         database.commit()
-    config = {"venues": {"polymarket": {"paper": {"delay_s": 5.0, "cash": 100.0}}}}
-    return [*PaperChecks(ledger=ledger, configs=[config], books=books or {}, endings=endings or {}).violations()]
+    config = {"venues": {"polymarket": {"paper": {"delay_s": 5.0, "cash": 100.0}, "caps": caps}}}
+    facts = {
+        "books": books or {},
+        "endings": endings or {},
+        "contracts": {"lamp": {"question": "lamp", "event": "row"}},
+    }
+    return [*PaperChecks(ledger=ledger, configs=[config], **facts).violations()]
 
 
 def shown(after_s: float, bid: float, ask: float) -> dict[str, Any]:
@@ -90,6 +96,20 @@ def test_not_most_orders_are_refused(tmp_path: Path, refused: int, count: int) -
     found = judge(tmp_path, *rows)
     assert len(found) == count
     assert all("5 of 6 orders on paper at polymarket met no market" in one for one in found)
+
+
+# 4.00 are paid for 10 shares, half of which are sold; another 4.00 follow: 6.00 are at stake then.
+@pytest.mark.parametrize("name", ["per_order", "per_question", "per_event", "per_day", "total"])
+@pytest.mark.parametrize("is_resolved", [False, True])
+def test_caps_hold_on_paper_and_a_sale_frees_its_part_alone(tmp_path: Path, name: str, *, is_resolved: bool) -> None:
+    rows = [*order(1, 5.0), *order(8, 9.0, shares=-5.0), *order(20, 30.0)]
+    rows += [("resolution", {"ref": "polymarket:lamp", "seen_at": at(15.0)})] if is_resolved else []
+    ended_stake = {"per_order": 4.0, "per_day": 8.0}.get(name, 4.0 if is_resolved else 6.0)
+    for cap, count in ((ended_stake, 0), (ended_stake - 0.1, 1)):
+        (folder := tmp_path / f"{cap}").mkdir()
+        found = judge(folder, *rows, **{name: cap})
+        assert len([one for one in found if f"{ended_stake:.2f} is at stake by {name}" in one]) >= count
+        assert bool(found) is bool(count)
 
 
 def ended(hours_ago: float, yes: float | None, *, undone: bool = False) -> Any:

@@ -286,7 +286,7 @@ class WorldRecord:
 
     def _account(self, venue: str) -> Fact:
         found = self._mana() if venue == "manifold" else self._dollars()
-        return {"venue": venue, "faults": self._faults(venue), **found}
+        return {"venue": venue, "faults": self._faults(venue), "old_answers": self.old_answers(venue), **found}
 
     def _faults(self, venue: str) -> int:
         """Return how many answers of a venue may not have been what was true at that moment, so far."""

@@ -1,3 +1,5 @@
+from functools import partial
+
 from bot.core.identity_cache import IdentityCache
 
 
@@ -12,7 +14,7 @@ def test_what_was_made_of_the_same_objects_is_found_and_of_equal_ones_is_made_an
 def test_the_oldest_is_forgotten_first_and_no_kept_object_can_lose_its_identity() -> None:
     cache: IdentityCache[str] = IdentityCache(entries=2)
     # Each list is gone at once unless the cache keeps it; its address would then be that of the next one.
-    assert [cache.find(([number],), lambda number=number: str(number)) for number in range(9)] == [*map(str, range(9))]
+    assert [cache.find(([number],), partial(str, number)) for number in range(9)] == [*map(str, range(9))]
     first, second, third = [1], [2], [3]
     made = iter("abcdefgh")
     assert [cache.find((one,), lambda: next(made)) for one in (first, second, third)] == ["a", "b", "c"]

@@ -14,6 +14,7 @@ from bot.forecasting.reforecast_policy import (
     next_reforecast,
     reschedule_forecasts,
 )
+from bot.store.schedule import DueEntry
 from bot.store.serialization import format_timestamp
 from tests.unit.jobs.conftest import JobsFixture
 
@@ -156,3 +157,22 @@ async def test_what_was_put_off_or_asked_for_stays(jobs_fixture: JobsFixture) ->
         lambda database: database.execute("update schedule set not_before = due_at").rowcount
     )
     assert await reschedule_forecasts(jobs_fixture.ledger, SHORT, repeats=_always, now=now) == 0
+
+
+async def test_a_forecast_is_not_renewed_once_its_question_has_closed_unless_somebody_asks(
+    jobs_fixture: JobsFixture,
+) -> None:
+    closes_at = jobs_fixture.clock.now() + timedelta(hours=3)
+    jobs_fixture.offer("rain", closes_at=closes_at)
+    jobs_fixture.offer("snow", closes_at=closes_at + timedelta(hours=20))
+    await jobs_fixture.discover()
+    assert await jobs_fixture.forecast() == "2 forecasts made"
+    # The daemon is down from before the renewal of rain until after its close; snow closes later, and is renewed.
+    await jobs_fixture.clock.advance(timedelta(hours=22, minutes=30).total_seconds())
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    assert [one.ref.key for one in await jobs_fixture.ledger.forecasts.recent(1)] == ["snow"]
+    rain, now = QuestionRef("lantern", "rain"), jobs_fixture.clock.now()
+    made_at = (await jobs_fixture.ledger.forecasts.history(rain))[-1].made_at
+    asked = DueEntry(ref=rain, forecaster="first", due_at=now, why="asked for", answered_at=made_at)
+    await jobs_fixture.ledger.schedule.plan([asked])
+    assert await jobs_fixture.forecast() == "1 forecasts made"

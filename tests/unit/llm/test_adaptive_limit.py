@@ -300,6 +300,15 @@ def test_where_fewer_requests_are_as_slow_they_are_not_the_cause() -> None:
     assert found[1] <= found[2] <= found[3]
 
 
+def test_a_slow_round_leaves_what_kept_the_pace_of_the_fastest() -> None:
+    limit = AdaptiveLimit(ceiling=50, start=50, reason=LimitReason.RATE_LIMIT)
+    for sent_at, latency_s in ((0.0, 1.0), (1.0, 2.25)):
+        for _ in range(50):
+            limit.record_answer(sent_at=sent_at, now=sent_at + latency_s, in_flight=50, usage=ModelUsage())
+    # 50 in flight took 2.25 times as long each.
+    assert limit.limit == int(50 / 2.25)
+
+
 @pytest.mark.parametrize(("start", "least"), [(0.0, 1), (-3.0, 1), (7.9, 7), (1000.0, 100)])
 def test_it_starts_between_one_and_the_setting(start: float, least: int) -> None:
     assert AdaptiveLimit(ceiling=100, start=start).limit == least

@@ -211,6 +211,28 @@ async def test_a_scope_is_in_use_until_the_last_of_its_calls_is_settled() -> Non
     assert not is_known_after_many_others()
 
 
+async def test_a_scope_is_in_use_while_one_of_its_calls_waits_and_not_after_that() -> None:
+    bag = purse()
+    # Both take all that the provider may cost in a day.
+    first, second = [await hold(bag, 1.0, scope=scope) for scope in "bc"]
+    bag.load_scope("a", 0.0)
+    waiting = asyncio.create_task(bag.reserve(SpendingRequest(scope="a", provider="prime", worst_usd=0.5)))
+    await asyncio.sleep(0)
+
+    def is_known_after_many_others(name: str) -> bool:
+        for number in range(purses.MAX_SCOPES + 1):
+            bag.load_scope(f"{name} {number}", 0.0)
+        return bag.knows_scope("a")
+
+    assert is_known_after_many_others("waiting")
+    bag.settle(first, 0.0)
+    served = await soon(waiting)
+    assert isinstance(served, BudgetReservation)
+    bag.settle(served, 0.0)
+    assert not is_known_after_many_others("settled")
+    bag.settle(second, 0.0)
+
+
 Move = tuple[str, int, float]
 MOVES = st.lists(
     st.tuples(

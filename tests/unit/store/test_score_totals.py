@@ -15,7 +15,7 @@ from scipy.stats import bootstrap
 from bot.core.outcomes import BRIER, BinaryOutcome, ChoiceOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
 from bot.core.questions import CrowdForecast, Question, Target
-from bot.evaluation.group_scores import SUMS, resample_groups, score_group, score_resampled
+from bot.evaluation.group_scores import SUMS, compare_sums, resample_groups, score_group, score_resampled
 from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
 from bot.evaluation.score_report import kind_reports
 from bot.evaluation.summed_scores import ALL, ForecasterSums, reliability_bins, sums_by_forecaster
@@ -185,6 +185,30 @@ async def test_a_filter_by_time_reads_rows_and_finds_the_same(ledger_fixture: Le
         )
         assert sum(kept.value) == pytest.approx(sum(counted.value))
     assert (await scores.read_sums(ScoreFilter(since=NOON + 9 * DAY))).n == ()
+
+
+async def test_pairs_are_the_predictions_that_both_forecasters_made(ledger_fixture: LedgerFixture) -> None:
+    history = RandomHistory(ledger_fixture, 3)
+    await history.run(150)
+    while await ledger_fixture.ledger.scores.to_score(1):
+        await history.score()
+    columns = await ledger_fixture.ledger.scores.read_binary_columns(ScoreFilter())
+    brier = {
+        (forecaster, ref, target): (probability - outcome) ** 2
+        for forecaster, ref, target, probability, outcome in zip(
+            columns.forecaster, columns.ref, columns.target, columns.probability, columns.outcome, strict=True
+        )
+    }
+    shared = [key[1:] for key in brier if key[0] == "first" and ("second", *key[1:]) in brier]
+    pairs = await ledger_fixture.ledger.scores.read_pairs(ScoreFilter(), other="second")
+    assert {name for name, *_ in pairs} == {"first"}
+    _, _, counts, own, theirs = zip(*pairs, strict=True)
+    assert sum(counts) == len(shared) > 3
+    assert sum(own) == pytest.approx(sum(brier["first", *key] for key in shared))
+    assert sum(theirs) == pytest.approx(sum(brier["second", *key] for key in shared))
+    gain = compare_sums(np.array([row[2:] for row in pairs]), np.random.default_rng(1))
+    assert gain.brier_index == pytest.approx(float(index_from_brier(sum(own) / sum(counts))))
+    assert gain.gain.estimate == pytest.approx(gain.brier_index - gain.crowd_brier_index)
 
 
 async def test_an_older_ledger_is_filled_by_its_migration(ledger_fixture: LedgerFixture, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from starlette.types import Message
 from bot.core.clock import SystemClock
 from bot.core.orders import Account, ContractSide, Position
 from bot.daemon.web_server import GRACE_S, serve_app
+from bot.jobs.resolution import ScoringContext, score_forecasts
 from bot.store import permissions
 from bot.store.audit_log import AuditRow
 from bot.store.ledger import LEDGER_FILE
@@ -118,6 +119,7 @@ async def test_scores_costs_and_the_gain_over_the_baseline(daemon: WatchedDaemon
         await story.forecast(question, 0.9, forecaster="fox")
         await story.forecast(question, 0.5, forecaster="baseline")
         await story.resolve(question, 1.0)
+    await score_forecasts(ScoringContext(ledger=daemon.ledger, clock=daemon.clock))
     reservation = story.reservation(forecaster="fox", scope="one", worst_usd=0.5)
     await daemon.ledger.calls.reserve(reservation)
     await daemon.ledger.calls.settle(reservation.id, story.settlement(0.12))
