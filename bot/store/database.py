@@ -242,8 +242,10 @@ class DiskReserve:
 
 
 def _incompressible_bytes(size: int) -> bytes:
-    # A compressing file system would store zeros in almost no space.
-    return hashlib.shake_128(b"ballast").digest(size)
+    # A compressing file system would store zeros in almost no space. It compresses one record at a time: 128 KiB in
+    # Btrfs, and in ZFS unless recordsize is set. So the same megabyte again and again takes all the space that it says.
+    block = hashlib.shake_128(b"ballast").digest(min(size, 1024 * 1024))
+    return (block * (size // len(block) + 1))[:size]
 
 
 LOCK_FILE = "lock"

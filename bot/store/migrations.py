@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def apply_migrations(path: Path, migrations: Migrations, *, backups: Path | None
     return MigrationResult(applied=pending, backup=backup)
 
 
+@cache
 def migration_checksums(migrations: Migrations) -> Mapping[str, str]:
     """Return the SHA-256 of the SQL that each migration runs on an empty database, by name, in order.
 
