@@ -51,12 +51,14 @@ def judge(folder: Path, *rows: Any, books: Any = None, endings: Any = None, **ca
             database.execute(f"insert into {table} ({names}) values ({', '.join('?' * len(row))})", [*row.values()])  # noqa: S608
         database.commit()
     config = {"venues": {"polymarket": {"paper": {"delay_s": 5.0, "cash": 100.0}, "caps": caps}}}
-    facts = {
-        "books": books or {},
-        "endings": endings or {},
-        "contracts": {"lamp": {"question": "lamp", "event": "row"}},
-    }
-    return [*PaperChecks(ledger=ledger, configs=[config], **facts).violations()]
+    checks = PaperChecks(
+        ledger=ledger,
+        configs=[config],
+        books=books or {},
+        endings=endings or {},
+        contracts={"lamp": {"question": "lamp", "event": "row"}},
+    )
+    return [*checks.violations()]
 
 
 def shown(after_s: float, bid: float, ask: float) -> dict[str, Any]:
