@@ -5,8 +5,9 @@ Each message of a prompt is a separate document, serialised and hashed once.
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bot.core.beliefs import ModelUsage
 from bot.core.identity_cache import IdentityCache
@@ -84,13 +85,38 @@ MAX_CACHED_OPTIONS = 256
 BYTES_PER_TOKEN = 4
 
 
+# A document that so many forecasts have recorded is marked as shared in the ledger, also if the evidence of the first
+# was removed before the second came.
+SHARED_AFTER = 3
+
+
 @dataclass(slots=True, kw_only=True)
 class PromptDocument:
-    """A message, or the response options, as a document; ``text`` is set until it is recorded."""
+    """A message, or the response options, as a document.
+
+    ``text`` is set until it is recorded, ``encode`` makes it again. ``scope`` is the forecast that recorded it
+    last, None before the first.
+    """
 
     digest: str
     tokens: int
+    encode: Callable[[], str]
     text: str | None
+    scope: str | None = None
+    scopes: int = 0
+
+    def is_recorded_for(self, scope: str) -> bool:
+        """Return whether it stays on record for a forecast.
+
+        When the evidence of a forecast is removed, what that one alone has recorded goes too.
+        """
+        return self.scope == scope or self.scopes >= SHARED_AFTER
+
+    def mark_recorded(self, scope: str) -> None:
+        """Note that a forecast has recorded it."""
+        self.text = None
+        if scope != self.scope:
+            self.scope, self.scopes = scope, self.scopes + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +131,10 @@ class PromptDocuments:
         """About how many tokens the prompt has."""
         return self.options.tokens + sum(part.tokens for part in self.messages)
 
-    @property
-    def unsaved(self) -> list[PromptDocument]:
-        """The parts that are not known to be recorded, each once."""
-        return list({part.digest: part for part in (*self.messages, self.options) if part.text is not None}.values())
+    def unsaved(self, scope: str) -> list[PromptDocument]:
+        """Return the parts that a forecast has to record, each once."""
+        parts = {part.digest: part for part in (*self.messages, self.options) if not part.is_recorded_for(scope)}
+        return list(parts.values())
 
 
 class PromptDocumentCache:
@@ -129,7 +155,7 @@ class PromptDocumentCache:
     def _message_document(self, message: Message) -> PromptDocument:
         part = self._by_message.get(message)
         if part is None:
-            part = self._by_message[message] = _make_document(MESSAGE_SERIALIZER.encode(message))
+            part = self._by_message[message] = _make_document(partial(MESSAGE_SERIALIZER.encode, message))
             self._chars_left -= _message_size(message)
             while self._chars_left < 0 and len(self._by_message) > 1:
                 forgotten, _ = self._by_message.popitem(last=False)
@@ -146,7 +172,7 @@ class PromptDocumentCache:
 
     def _shared_document(self, prompt: Prompt) -> PromptDocument:
         offer = ResponseOptions(tools=prompt.tools, allowed=prompt.allowed, schema=prompt.schema)
-        part = _make_document(OPTIONS_SERIALIZER.encode(offer))
+        part = _make_document(partial(OPTIONS_SERIALIZER.encode, offer))
         known = self._by_digest.setdefault(part.digest, part)
         self._by_digest.move_to_end(part.digest)
         if len(self._by_digest) > MAX_CACHED_OPTIONS:
@@ -155,13 +181,15 @@ class PromptDocumentCache:
 
 
 async def compress_prompt_documents(parts: Sequence[PromptDocument]) -> list[CompressedDocument]:
-    """Return the parts that are not known to be recorded, ready to be written."""
-    return [await compress_json(part.text) for part in parts if part.text is not None]
+    """Return the parts ready to be written."""
+    return [await compress_json(part.encode() if part.text is None else part.text) for part in parts]
 
 
-def _make_document(text: str) -> PromptDocument:
+def _make_document(encode: Callable[[], str]) -> PromptDocument:
+    text = encode()
     content = text.encode()
-    return PromptDocument(digest=sha256_hex(content), tokens=math.ceil(len(content) / BYTES_PER_TOKEN), text=text)
+    tokens = math.ceil(len(content) / BYTES_PER_TOKEN)
+    return PromptDocument(digest=sha256_hex(content), tokens=tokens, encode=encode, text=text)
 
 
 def _message_size(message: Message) -> int:

@@ -332,7 +332,8 @@ class ModelCall:
 
     async def _record_reservation(self) -> None:
         request = self.request
-        unsaved = request.documents.unsaved
+        scope = request.model_request.charge.scope
+        unsaved = request.documents.unsaved(scope)
         documents = await compress_prompt_documents(unsaved)
         # From here on it must be settled, even if the caller is cancelled while it is being recorded.
         self.is_recorded = True
@@ -354,4 +355,4 @@ class ModelCall:
             self.is_recorded = False
             raise
         for part in unsaved:
-            part.text = None
+            part.mark_recorded(scope)

@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import pytest
 
 from bot.core.beliefs import ModelUsage
+from bot.core.clock import SeededRandom
 from bot.core.errors import (
     AuthenticationError,
     ConfigError,
@@ -30,12 +32,16 @@ from bot.core.language_models import (
     ToolDefinition,
 )
 from bot.llm.call_records import CALL_RECORD_SERIALIZER, load_prompt
+from bot.llm.gateway import open_gateway
 from bot.store.evidence import evidence_path
+from bot.store.evidence_packing import remove_evidence
+from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
 from bot.testing.models import HangingAnswer, ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
 from tests.unit.llm.gateway_fixture import (
     MAIN,
+    NOON,
     PRICE,
     SPARE,
     GatewayFixture,
@@ -92,6 +98,32 @@ async def test_what_was_asked_can_be_read_word_for_word_with_plain_tools(rig: Ga
     packed = {digest: zlib.decompress(blob) for digest, blob in rows(evidence_path(rig.path), stored)}
     assert [json.loads(packed[part]).get("text") for part in record.asked.messages] == ["Be brief.", None, "Clouds."]
     assert {hashlib.sha256(content).hexdigest() for content in packed.values()} == set(packed)
+
+
+@pytest.mark.parametrize("removed_before", [1, 2, 3])
+async def test_a_prompt_that_forecasts_share_outlives_the_evidence_of_the_first(
+    tmp_path: Path, removed_before: int
+) -> None:
+    async def alert(_subject: str, _text: str) -> None:
+        raise AssertionError
+
+    scopes, llms = ("forecast-1", "forecast-2", "forecast-3"), two(text_completion("yes"))
+    async with (
+        open_ledger(tmp_path / "ledger.sqlite", now=NOON) as ledger,
+        open_gateway(
+            section(), llms, ledger=ledger, clock=FakeClock(NOON), random=SeededRandom(7), alert=alert
+        ) as gateway,
+    ):
+        documents = ledger.documents
+        for number, scope in enumerate(scopes):
+            if number == removed_before:
+                await remove_evidence(documents.writer, documents.readers, scopes[:1], at=NOON)
+            said = {MessageRole.SYSTEM: "Be brief.", MessageRole.USER: f"Will it rain in {scope}?"}
+            prompt = Prompt(messages=tuple(Message(speaker=speaker, text=text) for speaker, text in said.items()))
+            answer = await gateway.ask(inquiry(prompt, to=charge(scope)), deadline_s=9)
+        await remove_evidence(documents.writer, documents.readers, scopes[:2], at=NOON)
+        record = CALL_RECORD_SERIALIZER.decode((await documents.get(answer.document)).content.decode())
+        assert (await load_prompt(record.asked, documents)).messages == prompt.messages
 
 
 async def test_growing_prompts_keep_each_message_once(rig: GatewayFixture) -> None:

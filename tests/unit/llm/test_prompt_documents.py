@@ -114,9 +114,18 @@ def test_offers_without_end_take_no_room_without_end() -> None:
 def test_only_what_is_not_on_record_yet_is_to_be_kept_and_that_once() -> None:
     memory = PromptDocumentCache()
     parts = memory.prompt_documents(Prompt(messages=(SAY, SAY)))
-    assert len(parts.unsaved) == 2
-    parts.messages[0].text = None
-    assert memory.prompt_documents(Prompt(messages=(SAY, SAY))).unsaved == [parts.options]
+    assert len(parts.unsaved("first")) == 2
+    parts.messages[0].mark_recorded("first")
+    assert memory.prompt_documents(Prompt(messages=(SAY, SAY))).unsaved("first") == [parts.options]
+
+
+def test_what_a_second_and_a_third_forecast_say_too_is_recorded_with_them_and_then_never_again() -> None:
+    part = PromptDocumentCache().prompt_documents(Prompt(messages=(SAY,))).messages[0]
+    for scope in ("first", "second", "third"):
+        assert not part.is_recorded_for(scope)
+        part.mark_recorded(scope)
+        assert part.is_recorded_for(scope)
+    assert part.is_recorded_for("fourth")
 
 
 @given(st.text(max_size=300))
