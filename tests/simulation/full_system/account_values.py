@@ -15,12 +15,19 @@ Fact = Mapping[str, Any]
 PASS_S = 900.0
 
 
-def list_transfers(seen: Sequence[Fact], orders: Sequence[Fact]) -> Iterator[tuple[float, bool]]:
-    """Yield the money that came or left until each reading of an account, and whether nothing else changed."""
-    ordered = [order["at_s"] for order in orders]
-    for was, now in pairwise([*seen[:1], *seen]):
-        is_quiet = list_holdings(was) == list_holdings(now) and not any(
-            was["at_s"] - PASS_S < at_s < now["at_s"] + PASS_S for at_s in ordered
+def list_transfers(
+    seen: Sequence[Fact], orders: Sequence[Fact], quiet_s: float = PASS_S
+) -> Iterator[tuple[float, bool]]:
+    """Yield the money that came or left until each reading of an account, and whether nothing else changed.
+
+    No order is placed within ``quiet_s`` before the last reading, and all readings of that time show the same.
+    """
+    ordered, since = [order["at_s"] for order in orders], 0
+    for place, (was, now) in enumerate(pairwise([*seen[:1], *seen])):
+        while seen[since]["at_s"] < was["at_s"] - quiet_s:
+            since += 1
+        is_quiet = all(list_holdings(one) == list_holdings(now) for one in (was, *seen[since:place])) and not any(
+            was["at_s"] - quiet_s < at_s < now["at_s"] + PASS_S for at_s in ordered
         )
         yield now["moved"] - was["moved"], is_quiet
 

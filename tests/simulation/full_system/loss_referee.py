@@ -23,6 +23,9 @@ CANCELLED_S = 1_500.0
 # What an account has lost may be noticed with one of so many requests for it, and once a venue has lost too much by all
 # of them for so long, it has stopped.
 LATE_READS, NOTICED_S = 40, 4.5 * 3_600.0
+# So far apart are two readings that an account is sure to have: money that came between them, and an order too, may
+# count as a gain, although requests in between saw one without the other.
+READ_EVERY_S = 3.0 * 3_600.0
 
 
 class LossReferee(WorldFacts):
@@ -118,6 +121,6 @@ class LossReferee(WorldFacts):
                 days = [f"{one['clock']:%Y-%m-%d}" for one in seen]
                 first = max(0, days.index(f"{at:%Y-%m-%d}") - 1) if f"{at:%Y-%m-%d}" in days else len(seen) - 1
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
-            lost = most_lost(values, [*list_transfers(seen, orders)], first, LATE_READS)
+            lost = most_lost(values, [*list_transfers(seen, orders, READ_EVERY_S)], first, LATE_READS)
             if lost < float(halt["why"].rpartition(" = ")[2]) - CENT:
                 yield f"referee: {venue} stopped at {halt['at']}: {halt['why']}, and {lost:.2f} can have been lost"
