@@ -27,6 +27,7 @@ from bot.api import (
     RequestRejectedError,
     TimeSeries,
     hookimpl,
+    replace_invisible,
 )
 from plugins.data._series_replies import (
     ADDRESS_PATTERN,
@@ -155,7 +156,8 @@ class PolymarketPrices:
             raise_not_found(SOURCE, f"there is no market {name}")
         yes = {outcome.casefold(): token for outcome, token in tokens.items()}.get("yes")
         if not yes:
-            message = f"{SOURCE}: the market {name} has no outcome Yes but {sorted(tokens)}"
+            outcomes = ", ".join(replace_invisible(outcome[:40]) for outcome in sorted(tokens)[:9])
+            message = f"{SOURCE}: the market {name} has no outcome Yes but {outcomes}"
             raise RequestRejectedError(message)
         return yes
 

@@ -30,7 +30,8 @@ from plugins.society.scenario import CourtScenario
 from plugins.society.scenario_checks import find_doubts, find_faults
 
 # After this many faults the rest is not listed.
-MAX_FAULTS_SHOWN = 50
+# So much an error shows at most: faults, and characters of one.
+MAX_FAULTS_SHOWN, MAX_FAULT_CHARS = 30, 300
 # The published trial of ten steps, and the one of the paper with all 28.
 SHIPPED_SCENARIOS = ("ten", "full")
 _FAULT_TEXTS = {
@@ -124,7 +125,9 @@ def _parse_table(text: str, name: str) -> tuple[dict[str, Any], Mapping[KeyPath,
 
 
 def _format_faults(name: str, lines: Mapping[KeyPath, int], found: Iterable[tuple[KeyPath, str]]) -> str:
-    return "\n".join(f"{name}:{find_line(key, lines) or 1}: {format_key(key)}: {why}" for key, why in found)
+    return "\n".join(
+        f"{name}:{find_line(key, lines) or 1}: " + f"{format_key(key)}: {why}"[:MAX_FAULT_CHARS] for key, why in found
+    )
 
 
 def format_key(key: KeyPath) -> str:

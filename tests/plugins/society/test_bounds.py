@@ -23,8 +23,8 @@ def table(values: dict[str, str]) -> str:
     return "[values]\n" + "".join(f'{name} = "{text}"\n' for name, text in values.items())
 
 
-def doubled(count: int) -> dict[str, str]:
-    return {f"a{number}": f"{{a{number + 1}}}" * 2 for number in range(count)} | {f"a{count}": "x"}
+def doubled(count: int, name: str = "a") -> dict[str, str]:
+    return {f"{name}{number}": f"{{{name}{number + 1}}}" * 2 for number in range(count)} | {f"{name}{count}": "x"}
 
 
 def test_values_that_double_are_refused_from_the_length_on_at_which_they_pass_what_may_be() -> None:
@@ -37,6 +37,10 @@ def test_values_that_double_are_refused_from_the_length_on_at_which_they_pass_wh
     [fault] = told(BASE + table(doubled(16)))
     assert fault == f"court.toml:{NEXT + 1}: values.a0: is longer than 40000 characters once the values are filled in"
     assert len(told(BASE + table(doubled(150)))) == MAX_FAULTS_SHOWN
+    # A page of text at most, however long the keys are.
+    long = told(BASE + table(doubled(150, "a" * 900)))
+    assert len(long) == MAX_FAULTS_SHOWN
+    assert sum(map(len, long)) < 10_000
 
 
 def test_a_message_counts_with_its_values_filled_in() -> None:
