@@ -129,7 +129,7 @@ async def test_a_market_may_be_named_by_its_address(lists: dict[str, Any], tmp_p
 
 async def test_a_market_without_yes_is_refused(tmp_path: Path) -> None:
     context, _ = web({MARKET_URL: as_json(market((NO, "Down"), (YES, "Up")))}, tmp_path, now=NOW)
-    with pytest.raises(RequestRejectedError, match="no outcome Yes but Down, Up$"):
+    with pytest.raises(RequestRejectedError, match=r"no outcome Yes but Down, Up$"):
         await PolymarketPrices(SETTINGS, context).series(CONDITION_ID, before=BEFORE)
     context, _ = web({MARKET_URL: as_json(market((NO, "Down"), (YES, "[" * 30_000)))}, tmp_path, now=NOW)
     with pytest.raises(RequestRejectedError) as refused:
