@@ -29,7 +29,6 @@ from plugins.society.published_scenarios import TranslatedScenario, translate_sc
 from plugins.society.scenario import CourtScenario
 from plugins.society.scenario_checks import find_doubts, find_faults
 
-# After this many faults the rest is not listed.
 # So much an error shows at most: faults, and characters of one.
 MAX_FAULTS_SHOWN, MAX_FAULT_CHARS = 30, 300
 # The published trial of ten steps, and the one of the paper with all 28.

@@ -1,14 +1,13 @@
 """What orders on paper had to bring, judged on ledgers that are written by hand."""
 
 import json
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.simulation.full_system.hand_written_ledger import write_ledger
 from tests.simulation.full_system.paper_checks import PaperChecks
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -43,13 +42,7 @@ def order(number: int, after_s: float, *, leg: str = "yes", shares: float = 10.0
 
 def judge(folder: Path, *rows: Any, books: Any = None, endings: Any = None, **caps: float) -> list[str]:
     """Return what is wrong with a ledger of these rows, by a table each."""
-    ledger = folder / "ledger.sqlite"
-    with closing(sqlite3.connect(ledger)) as database:
-        database.executescript(TABLES)
-        for table, row in rows:
-            names = ", ".join(row)
-            database.execute(f"insert into {table} ({names}) values ({', '.join('?' * len(row))})", [*row.values()])  # noqa: S608
-        database.commit()
+    ledger = write_ledger(folder, TABLES, rows)
     config = {"venues": {"polymarket": {"paper": {"delay_s": 5.0, "cash": 100.0}, "caps": caps}}}
     checks = PaperChecks(
         ledger=ledger,

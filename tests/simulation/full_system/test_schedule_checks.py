@@ -1,14 +1,13 @@
 """What was due, judged on ledgers that are written by hand: what may be is accepted, and what may not is named."""
 
 import json
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.simulation.full_system.hand_written_ledger import write_ledger
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -46,13 +45,7 @@ def forecast(hours: float, state: str = "done", **values: Any) -> dict[str, Any]
 
 def judge(folder: Path, rows: list[tuple[str, dict[str, Any]]], **facts: Any) -> list[str]:
     """Return what is wrong with a ledger of these rows, by a table each, a day later."""
-    ledger = folder / "ledger.sqlite"
-    with closing(sqlite3.connect(ledger)) as database:
-        database.executescript(TABLES)
-        for table, row in rows:
-            names = ", ".join(row)
-            database.execute(f"insert into {table} ({names}) values ({', '.join('?' * len(row))})", [*row.values()])  # noqa: S608
-        database.commit()
+    ledger = write_ledger(folder, TABLES, rows)
     values = {"configs": [CONFIG], "clock_moves": (), "calls": (), "locked": (), "pace": 1.0, **facts}
     return [*ScheduleChecks(ledger=ledger, now=NOON + timedelta(days=1), **values).violations()]
 

@@ -1,14 +1,13 @@
 """What orders are worth and how large they may be, judged on ledgers that are written by hand."""
 
 import json
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.simulation.full_system.hand_written_ledger import write_ledger
 from tests.simulation.full_system.sizing_checks import SizingChecks
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -63,13 +62,7 @@ def bought(number: int, minutes: float, shares: float) -> tuple[str, dict[str, A
 
 def judge(folder: Path, *rows: tuple[str, dict[str, Any]], books: Any = None, **trading: Any) -> list[str]:
     """Return what is wrong with a ledger of these rows, by a table each."""
-    ledger = folder / "ledger.sqlite"
-    with closing(sqlite3.connect(ledger)) as database:
-        database.executescript(TABLES)
-        for table, row in rows:
-            names = ", ".join(row)
-            database.execute(f"insert into {table} ({names}) values ({', '.join('?' * len(row))})", [*row.values()])  # noqa: S608
-        database.commit()
+    ledger = write_ledger(folder, TABLES, rows)
     config = {"venues": {"manifold": {"trading": {"kelly": 0.5, **trading}}}}
     return [*SizingChecks(ledger=ledger, configs=[config], books=books or {}).violations()]
 
