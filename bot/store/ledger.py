@@ -1,6 +1,7 @@
 """The ledger: one store for each family of tables, opened and closed together."""
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
@@ -20,7 +21,7 @@ from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.clean_shutdown import record_clean_shutdown, take_clean_shutdown
 from bot.store.connections import LedgerReaders, LedgerWriter, ReaderPool, ReadOnlyWriter, WriterThread
-from bot.store.database import DiskReserve, open_reader
+from bot.store.database import DiskReserve, open_reader, translate_errors
 from bot.store.decisions import DecisionSnapshotReader
 from bot.store.event_log import EventLog
 from bot.store.evidence import EVIDENCE_MIGRATIONS, DocumentStore, evidence_path
@@ -33,6 +34,7 @@ from bot.store.migrations import apply_migrations, migration_checksums, require_
 from bot.store.model_calls import ModelCallStore, ModelPerformanceStore
 from bot.store.model_concurrency import ModelConcurrencyStore
 from bot.store.permissions import PermissionStore
+from bot.store.private_files import sync_to_disk
 from bot.store.question_history import QuestionHistoryReader
 from bot.store.question_pairs import QuestionPairStore
 from bot.store.questions import QuestionStore, ResolutionStore
@@ -156,6 +158,8 @@ def _prepare_file(path: Path, now: datetime) -> None:
         raise StoreError(reason)
     if path.exists() and path.stat().st_size and not take_clean_shutdown(path):
         _require_sound(path)
+    if not os.path.lexists(path):
+        _create_ledger(path, now)
     apply_migrations(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
     if evidence_path(path).exists() and read_restore_mark(path) is None:
         apply_migrations(evidence_path(path), EVIDENCE_MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
@@ -163,6 +167,18 @@ def _prepare_file(path: Path, now: datetime) -> None:
         recover_evidence(path, at=now)
     ensure_identity(path, at=now)
     DiskReserve(path.parent / BALLAST_FILE).hold()
+
+
+def _create_ledger(path: Path, now: datetime) -> None:
+    """Make a new ledger under another name: a program that reads it again and again would lock it half made."""
+    partial = path.with_name(f".{path.name}.partial")
+    with translate_errors(path):
+        for suffix in ("", "-wal", "-shm"):
+            # Of a process that was killed.
+            partial.with_name(f"{partial.name}{suffix}").unlink(missing_ok=True)
+        apply_migrations(partial, MIGRATIONS, backups=None, at=now)
+        partial.replace(path)
+        sync_to_disk(path.parent)
 
 
 def _require_sound(path: Path) -> None:

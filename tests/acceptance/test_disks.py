@@ -40,20 +40,23 @@ def daemon(foxcast: FoxcastInstallation) -> Iterator["subprocess.Popen[bytes]"]:
         [COMMAND, "run"], cwd=foxcast.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
-        _wait_for(foxcast, "backup")
+        _wait_for(process, foxcast, "backup")
         yield process
     finally:
         process.kill()
         process.wait()
+        if process.stderr:
+            process.stderr.close()
 
 
-def _wait_for(foxcast: FoxcastInstallation, job: str) -> None:
+def _wait_for(process: "subprocess.Popen[bytes]", foxcast: FoxcastInstallation, job: str) -> None:
     end = time.monotonic() + 20
-    while time.monotonic() < end:
+    while time.monotonic() < end and process.poll() is None:
+        time.sleep(0.02)
         path = foxcast.folder / LEDGER
         if path.exists() and job in {name for (name,) in _rows(path, "select job from job_run")}:
             return
-    pytest.fail(f"the job {job} did not run in 20 s")
+    pytest.fail(f"the job {job} did not run in 20 s; the daemon ended with {process.poll()}")
 
 
 def _rows(path: Path, sql: str) -> list[tuple[Any, ...]]:

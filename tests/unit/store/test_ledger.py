@@ -1,5 +1,6 @@
 import asyncio
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +21,25 @@ async def test_a_ledger_remembers_what_was_written_before_it_was_closed(tmp_path
     async with open_ledger(path, now=NOON) as ledger:
         assert await ledger.forecasts.get(forecast.id) == forecast
     assert run_full_check(path, INVARIANTS).sound
+
+
+async def test_a_program_that_reads_a_new_ledger_as_soon_as_it_is_there_finds_all_tables(tmp_path: Path) -> None:
+    path, found = tmp_path / "state" / "ledger.sqlite", list[int]()
+    # What a process left that was killed while it made the ledger.
+    path.parent.mkdir(mode=0o700)
+    (path.parent / ".ledger.sqlite.partial").write_bytes(b"half made")
+
+    def watch() -> None:
+        while not path.exists():
+            time.sleep(0)
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            found.extend(connection.execute("select count(*) from job_run").fetchone())
+
+    watching = asyncio.create_task(asyncio.to_thread(watch))
+    async with open_ledger(path, now=NOON):
+        await watching
+    assert found == [0]
+    assert not [*path.parent.glob(".*")]
 
 
 async def test_a_new_ledger_is_for_its_owner_alone(tmp_path: Path) -> None:
