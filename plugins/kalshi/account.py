@@ -22,7 +22,7 @@ from bot.api import (
     Position,
 )
 from plugins.kalshi.api_client import CANCELS_PER_S, ORDERS_PER_S, READS_PER_S, KalshiClient, QueryParameters
-from plugins.kalshi.market_parser import ONE, JsonRecord, parse_decimal, parse_decimal_text
+from plugins.kalshi.market_parser import ONE, JsonRecord, parse_decimal
 from plugins.kalshi.order_books import parse_book
 from plugins.kalshi.planner import CURRENCY
 from plugins.kalshi.settings import KalshiSettings
@@ -226,8 +226,3 @@ def _text(row: JsonRecord, name: str) -> str:
         message = f"a row of the portfolio has no {name}"
         raise MalformedDataError(message)
     return value
-
-
-def parse_count(fields: JsonRecord, name: str) -> Decimal:
-    """Return a count of a response; raises MalformedDataError."""
-    return parse_decimal_text(fields.get(name), f"the response: {name}")

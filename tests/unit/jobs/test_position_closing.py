@@ -222,7 +222,7 @@ async def test_what_is_not_held_is_told_and_who_may_not_is_refused(trading_fixtu
         lambda database: permissions.add_principal(database, made)
     )
     assert await trading_fixture.close("rain") == []
-    assert len(requests.refused_closings(trading_fixture.folder)) == 1
+    assert len(list(trading_fixture.folder.glob("**/refused/*.json"))) == 1
 
 
 @pytest.mark.parametrize(
