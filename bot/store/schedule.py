@@ -83,8 +83,7 @@ where ref = :ref and forecaster = :forecaster
 returning why, closes_at, attempt, forecast_only
 """
 _POSTPONE = """
-update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null,
-                    forecast_only = 0
+update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null
 where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
 """
 _COMPLETE_ENTRY = """
@@ -346,7 +345,10 @@ class ScheduleStore:
         )
 
     async def postpone(self, claim: ForecastLease, *, until: datetime, why: str) -> None:
-        """Return a lease; the question is not due before ``until``. Without effect if the lease was lost."""
+        """Return a lease; the question is not due before ``until``. Without effect if the lease was lost.
+
+        What was never to be submitted is tried again as such.
+        """
         await self.writer.run(lambda database: postpone_schedule_entry(database, claim, until=until, why=why))
 
     async def end_renewals(self, *, reasons: Collection[str], now: datetime) -> int:
