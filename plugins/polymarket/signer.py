@@ -105,8 +105,8 @@ class SpendingRecord:
                 if spent + dollars > limit:
                     remedy = f"; if that day is not yet, the clock was wrong: delete {self._path.name}"
                     message = (
-                        f"{dollars} more dollars would exceed signer_per_day = {limit}: {spent} were signed on {counted}"
-                        f"{remedy if counted > day else ''}"
+                        f"{dollars} more dollars would exceed signer_per_day = {limit}: {spent} were signed on "
+                        f"{counted}{remedy if counted > day else ''}"
                     )
                     raise SigningRefusedError(message, RETRY_LATER)
                 self._keep(counted, spent + dollars)
