@@ -19,6 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 from bot.core.clock import SeededRandom
+from bot.daemon.runner import JobOutcome
 from bot.execution.paper.paper_book import paper_book_path
 from bot.jobs.foreign_writes import FOREIGN_WRITES
 from bot.simulator.environment import BUCKET_FOLDER, to_toml
@@ -35,6 +36,7 @@ from tests.simulation.full_system.fake_venues import SimulationVenues, open_venu
 from tests.simulation.full_system.final_checks import FinalChecks
 from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
+from tests.simulation.full_system.omission_checks import JobPass, OmissionChecks
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
 from tests.simulation.full_system.paper_checks import PaperChecks
 from tests.simulation.full_system.plan import (
@@ -54,6 +56,7 @@ from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.resting_orders import ReservationWatch, run_partial_fills
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
+from tests.simulation.full_system.shortfall_checks import ShortfallChecks
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.sizing_checks import SizingChecks
 from tests.simulation.full_system.venue_events import VenueEvents
@@ -393,6 +396,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         pace=parts.traits.pace,
     )
     report.violations += schedule.violations()
+    report.violations += _omission_violations(parts, facts, schedule)
     if not any(venue.requests for venue in parts.bridges.all.values()):
         report.violations.append("I9: no venue was asked for anything: the plugins were not used")
     for name, venue in parts.bridges.servers.items():
@@ -415,6 +419,24 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
         clock_moves=clock_moves,
     )
     return [*sizing.violations(), *paper.violations()]
+
+
+def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], schedule: ScheduleChecks) -> list[str]:
+    """Return what was to be done and was not, and which purchases are smaller than they had to be."""
+    passes = [
+        JobPass(job=one.job, started_at=one.started_at, ended_at=one.started_at + timedelta(seconds=one.took_s))
+        for one in parts.lives.passes
+        if one.outcome is JobOutcome.DONE
+    ]
+    known: dict[str, Any] = {
+        "ledger": schedule.ledger,
+        "configs": schedule.configs,
+        "clock_moves": schedule.clock_moves,
+    }
+    omissions = OmissionChecks(**known, passes=passes, locked=schedule.locked, acts=facts["acts"])
+    sizing = SizingChecks(**known, books=facts["books"])
+    shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
+    return [*omissions.violations(), *shortfalls.violations()]
 
 
 def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
