@@ -25,8 +25,6 @@ Tables = Mapping[str, Any]
 Fact = Mapping[str, Any]
 # Nobody moves the clock by more; two things of one pass may be so far apart.
 LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1, minutes=5), timedelta(seconds=2)
-# A pass that began before something was there does not see it; one after it may have been busy with what it had begun.
-PASSES = 2
 # What people ask for is heard of within seconds while the program runs, and a pass goes on for so long.
 HEARD, CLOSE_MARGIN_S = timedelta(minutes=15), 60.0
 _STOPS = ("halt", "stop file", "disarm")
@@ -117,7 +115,7 @@ class OmissionChecks:
         """Each forecast is decided on by the next passes that submit."""
         for row in read_rows(self.ledger, _DECIDED):
             made, decided = parse_timestamp(row["made_at"]), row["first_at"] or row["decided_at"]
-            if (count := self._passes_between("submit", made, decided and parse_timestamp(decided))) >= PASSES:
+            if count := self._passes_between("submit", made, decided and parse_timestamp(decided)):
                 what = f"{row['id']} of {row['ref']}, made at {made}"
                 yield f"omission: {what}, was decided on at {decided}, {count} passes later"
 
@@ -128,7 +126,7 @@ class OmissionChecks:
             until = row["sent_at"] or (row["changed_at"] if row["state"] == "superseded" else None)
             if self._is_stopped(row["venue"], planned, until and parse_timestamp(until)):
                 continue
-            if (count := self._passes_between("submit", planned, until and parse_timestamp(until))) >= PASSES:
+            if count := self._passes_between("submit", planned, until and parse_timestamp(until)):
                 what = f"{row['id']} on {row['ref']}, planned at {planned}"
                 yield f"omission: {what}, left at {until}, {count} passes later"
 
@@ -164,7 +162,7 @@ class OmissionChecks:
         ends = [closes, *[parse_timestamp(row[name]) for name in ("as_of", "resolved_at") if row[name]]]
         until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
         due, why = self._due(made, closes, is_moved=row["versions"] > 1)
-        if due < min(ends) and (count := self._passes_between("forecast", due, until)) >= PASSES:
+        if due < min(ends) and (count := self._passes_between("forecast", due, until)):
             what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"
             yield f"omission: {what} was to be renewed at {due}, {why}, and {count} passes did not"
 
@@ -203,7 +201,7 @@ class OmissionChecks:
             if not row["is_last"] or row["is_replaced"] or row["until"] is None:
                 continue
             until = parse_timestamp(row["until"])
-            if (count := self._passes_between("submit", until, None)) >= PASSES:
+            if count := self._passes_between("submit", until, None):
                 what = f"{row['ref']} was held until {until}: {row['why']}"
                 yield f"omission: {what}, and {count} passes did not decide again"
 

@@ -52,6 +52,7 @@ from tests.simulation.full_system.plan import (
 )
 from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
+from tests.simulation.full_system.record_checks import RecordChecks
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.resting_orders import ReservationWatch, run_partial_fills
@@ -422,7 +423,7 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
 
 
 def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], schedule: ScheduleChecks) -> list[str]:
-    """Return what was to be done and was not, and which purchases are smaller than they had to be."""
+    """Return what was to be done and was not, in part or in whole, and what is not on record as it was."""
     passes = [
         JobPass(job=one.job, started_at=one.started_at, ended_at=one.started_at + timedelta(seconds=one.took_s))
         for one in parts.lives.passes
@@ -436,7 +437,8 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     omissions = OmissionChecks(**known, passes=passes, locked=schedule.locked, acts=facts["acts"])
     sizing = SizingChecks(**known, books=facts["books"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
-    return [*omissions.violations(), *shortfalls.violations()]
+    records = RecordChecks(ledger=schedule.ledger, configs=schedule.configs, endings=facts["endings"])
+    return [*omissions.violations(), *shortfalls.violations(), *records.violations()]
 
 
 def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
