@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -51,6 +51,7 @@ ROWS: Mapping[str, str] = {
         i.order_body ->> 'side' as side, coalesce(i.order_body ->> 'closing', '') as closing
         from intent i join question q on q.ref = i.ref where i.order_body is not null""",
 }
+ROUND_ROWS = "select ref, target, kind, value from current_resolution where ref like 'forecastbench:%'"
 # What a contract brought in cash, what of that was a refund that is in force, and whether there is one.
 REFUNDED = """
 select p.contract, sum(p.amount) as cash, total(p.amount) filter (where m.kind = 'refund' and s.undone_at is null)
@@ -258,6 +259,29 @@ def _drifted(row: Fact, settings: Fact, step: int) -> float:
     price = 0.5 if row["crowd"] is None else row["crowd"]
     odds = max(price, 0.01) / max(1.0 - price, 0.01) * math.exp(move)
     return float(odds / (1.0 + odds))
+
+
+def round_outcomes(files: Mapping[str, Any], recorded: Sequence[Fact]) -> Iterator[str]:
+    """Say which outcome of a round is not that of its newest file, ``recorded`` are the rows of ``ROUND_ROWS``.
+
+    An outcome that a file with others no longer has is void (docs/facts/forecastbench.md).
+    """
+    told: dict[tuple[str, str, str], float] = {}
+    for name, file in files.items():
+        for row in file["resolutions"]:
+            if row["resolved"]:
+                told[name[:10], row["id"], row["resolution_date"]] = row["resolved_to"]
+    for row in recorded:
+        due, _, number = row["ref"].partition(":")[2].split("/", 2)
+        mine = {key[2]: value for key, value in told.items() if key[:2] == (due, number)}
+        value = mine.get(row["target"]) if len(row["target"]) == len(due) else next(iter(mine.values()), None)
+        has_others = any(key[0] == due for key in told)
+        is_wrong = (
+            row["kind"] != "happened" or row["value"] != value if value is not None else row["kind"] == "happened"
+        )
+        if has_others and is_wrong:
+            what = f"{row['ref']}, {row['target']} is {row['kind']} {row['value']} on record"
+            yield f"outcome: {what}, and {value} in its file"
 
 
 def read_forecast_files(folder: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from bot.core.clock import SeededRandom
 from bot.daemon.runner import JobOutcome
 from bot.execution.paper.paper_book import paper_book_path
 from bot.jobs.foreign_writes import FOREIGN_WRITES
-from bot.simulator.environment import BUCKET_FOLDER, to_toml
+from bot.simulator.environment import BUCKET_FOLDER, ROUNDS_FOLDER, to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
@@ -30,7 +30,14 @@ from tests.ledger_checks import read_rows
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
-from tests.simulation.full_system.effect_rules import REFUNDED, ROWS, EffectReferee, read_forecast_files
+from tests.simulation.full_system.effect_rules import (
+    REFUNDED,
+    ROUND_ROWS,
+    ROWS,
+    EffectReferee,
+    read_forecast_files,
+    round_outcomes,
+)
 from tests.simulation.full_system.event_coverage import STOPPED_FOR_FOREIGN, count_events
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.final_checks import FinalChecks
@@ -275,6 +282,7 @@ def _make_weather(
         bursts=chance.stream("bursts"),
         ambiguous=chance.stream("ambiguous"),
         money=chance.stream("money"),
+        benchmark=chance.stream("benchmark"),
     )
     weather.pit = polymarket_events(bridges, traits, clock=clock, stream=chance.stream("pit"))
     return weather
@@ -378,6 +386,9 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
     report.violations += [*seen, *verdict.violations()]
     report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
+    if _is_read_since(parts, "resolve forecastbench", parts.weather.rounds_changed):
+        files = read_forecast_files(parts.bridges.rounds / ROUNDS_FOLDER / "resolution_sets")
+        report.violations += round_outcomes(files, read_rows(_ledger_path(lives), ROUND_ROWS))
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -439,6 +450,14 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
     records = RecordChecks(ledger=schedule.ledger, configs=schedule.configs, endings=facts["endings"])
     return [*omissions.violations(), *shortfalls.violations(), *records.violations()]
+
+
+def _is_read_since(parts: _SimulationParts, job: str, changed: datetime | None) -> bool:
+    """Say whether a job ended well that began an hour after something had changed, by whatever clock."""
+    since = None if changed is None else changed + timedelta(hours=1)
+    return since is not None and any(
+        one.job == job and one.outcome is JobOutcome.DONE and one.started_at > since for one in parts.lives.passes
+    )
 
 
 def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:

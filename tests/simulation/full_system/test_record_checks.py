@@ -29,11 +29,11 @@ Rows = list[tuple[str, Values]]
 
 
 def judge(
-    folder: Path, rows: Rows, *, trading: Values | None = None, trials: int = 1, endings: Values | None = None
+    folder: Path, rows: Rows, *, trading: Values | None = None, trials: int = 1, endings: Any = None
 ) -> list[str]:
     ledger = write_ledger(folder, TABLES, rows)
     config = {"venues": {"manifold": {"trading": trading or {}}}, "forecasters": {"drifter": {"trials": trials}}}
-    return [*RecordChecks(ledger=ledger, configs=[config], endings=endings or {}).violations()]
+    return [*RecordChecks(ledger=ledger, configs=[config], endings={} if endings is None else endings).violations()]
 
 
 def shares(ash: float, elm: float) -> str:

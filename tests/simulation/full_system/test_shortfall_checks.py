@@ -55,8 +55,8 @@ def judge(folder: Path, *rows: tuple[str, Values], cash: float = 2_000.0, **tabl
     return [*ShortfallChecks(sizing=sizing, acts=[], passes=passes).violations()]
 
 
-HELD = ("decision", {"forecast": "f", "at": at(0.0), "until": at(10.0), "verdict": "hold"})
-FORECAST = [
+HELD: tuple[str, Values] = ("decision", {"forecast": "f", "at": at(0.0), "until": at(10.0), "verdict": "hold"})
+FORECAST: list[tuple[str, Values]] = [
     ("forecast", {"id": "f", "ref": "manifold:row", "made_at": at(-1.0)}),
     ("question", {"ref": "manifold:row", "venue": "manifold"}),
     ("prediction", {"forecast": "f", "probability": 0.6}),
@@ -113,7 +113,8 @@ def test_a_purchase_is_as_large_as_it_may_be(
 )
 def test_a_reason_to_buy_nothing_is_true(tmp_path: Path, why: str, count: int) -> None:
     caps = {"per_day": 9.0, "per_question": 3.0}
-    rows = [bought(8.0, 1, -300.0, "manifold:ship"), *FORECAST, ("decision", {**HELD[1], "why": why})]
+    rows: list[tuple[str, Values]] = [*FORECAST, ("decision", {**HELD[1], "why": why})]
+    rows += [bought(8.0, 1, -300.0, "manifold:ship")]
     assert len(judge(tmp_path, *rows, caps=caps)) == count
 
 
@@ -121,7 +122,7 @@ def test_what_was_sold_again_is_not_at_stake(tmp_path: Path) -> None:
     _, sale = bought(1.0, 2, -200.0, "manifold:ship")
     sale |= {"cost": 0.0, "order_body": json.dumps({**json.loads(sale["order_body"]), "side": "sell", "cost": 0.0})}
     fills = [("i1", -300.0, 16.0, -8.0), ("i2", -200.0, 8.0, 5.0)]
-    rows = [
+    rows: list[tuple[str, Values]] = [
         ("fill", {"intent": name, "reference": "r", "at": at(minutes), "shares": shares, "cash": cash})
         for name, minutes, shares, cash in fills
     ]
