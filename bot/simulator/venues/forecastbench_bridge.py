@@ -6,7 +6,7 @@ Question and resolution files in the published layout, written as days pass.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -40,10 +40,15 @@ class SimulatedRound:
 
 @dataclass(kw_only=True)
 class ForecastBenchBridge:
-    """Implements VenueBridge; ``folder`` gets ``question_sets`` and ``resolution_sets``."""
+    """Implements VenueBridge; ``folder`` gets ``question_sets`` and ``resolution_sets``.
+
+    Outcomes of a round are published from ``published_after`` days after it on, but those of the ids in ``withheld``.
+    """
 
     world: SimulatedWorld
     folder: Path
+    published_after: float = PUBLISHED_AFTER_DAYS
+    withheld: set[str] = field(default_factory=set)
     rounds: dict[float, SimulatedRound] = field(default_factory=dict, init=False)
     _written: int = field(default=-1, init=False)
 
@@ -68,11 +73,16 @@ class ForecastBenchBridge:
             return
         self._written = int(day)
         for found in self.rounds.values():
-            if day >= found.due + PUBLISHED_AFTER_DAYS:
+            if day >= found.due + self.published_after:
                 rows = [*self._dated_rows(found, day), *self._market_rows(found, day)]
+                rows = [row for row in rows if row["id"] not in self.withheld]
                 self._write_file(
                     "resolution_sets", f"{self._date(found.due)}_resolution_set.json", found, resolutions=rows
                 )
+
+    def withhold(self, numbers: Collection[str]) -> None:
+        """Publish the outcomes again without those of these ids, with the next settlement."""
+        self.withheld, self._written = {*numbers}, -1
 
     def _open_markets(self, due: float) -> list[SimulatedQuestion]:
         freeze = due - FREEZE_DAYS

@@ -119,9 +119,9 @@ class _QuestionGenerator:
             fate=_draw_weighted(ENDING_SHARES, stream),
         )
 
-    def rounds(self, count: int) -> Iterator[QuestionDraft]:
-        """Yield questions on series, each repeated in later rounds."""
-        dues = [*_steps_between(FIRST_ROUND, LAST_OPENING, ROUND_INTERVAL)]
+    def rounds(self, count: int, interval: float) -> Iterator[QuestionDraft]:
+        """Yield questions on series, each repeated in later rounds, which are so many days apart."""
+        dues = [*_steps_between(FIRST_ROUND, LAST_OPENING, interval)]
         a_round = max(1, round(count / len(dues)))
         pool = [self._draw_subject(f"b{number:03d}", [*THEMES][number % len(THEMES)]) for number in range(2 * a_round)]
         # One more would be in the same round twice.
@@ -161,13 +161,15 @@ class _QuestionGenerator:
         )
 
 
-def generate_questions(calendar: WorldCalendar, chance: SeededRandom, size: int) -> GeneratedQuestions:
+def generate_questions(
+    calendar: WorldCalendar, chance: SeededRandom, size: int, round_interval: float = ROUND_INTERVAL
+) -> GeneratedQuestions:
     """Return about ``size`` questions: a group is never cut."""
     maker = _QuestionGenerator(calendar=calendar, chance=chance)
     drafts: list[QuestionDraft] = []
     for stall, share in VENUE_SHARES.items():
         count = max(1, round(share * size))
-        drafts += maker.rounds(count) if stall == BENCHMARK else maker.markets(stall, count)
+        drafts += maker.rounds(count, round_interval) if stall == BENCHMARK else maker.markets(stall, count)
     questions = sorted(
         (simulated for draft in drafts for simulated in draft.questions),
         key=lambda simulated: (simulated.opens, simulated.key),

@@ -1,6 +1,8 @@
 """The further rules of the referee, on facts written by hand: each accepts what may be and names what may not."""
 
+import hashlib
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -105,3 +107,23 @@ def test_each_date_of_a_file_has_its_own_answer(late: float, wrong: int) -> None
 )
 def test_a_void_question_gives_back_what_was_put_in(cash: float, refund: float, wrong: int) -> None:
     assert len(judge({"refunds": [{"contract": SHIP, "cash": cash, "refund": refund}]})) == wrong
+
+
+# At a price of a quarter, 3 to 1, and moved by 0.9 times its lean, which is in the first bytes of a digest.
+@pytest.mark.parametrize(("shift", "wrong"), [(0.0, 0), (0.01, 1)])
+def test_a_forecast_is_an_answer_of_its_forecaster(shift: float, wrong: int) -> None:
+    lean = 2.0 * int(hashlib.sha256(REF.encode()).hexdigest()[:8], 16) / 2**32 - 1.0
+    answer = 1.0 / (1.0 + 3.0 * math.exp(-0.9 * lean))
+    row = {"ref": REF, "forecaster": "drifter", "cutoff": NOON.isoformat(), "probability": answer + shift}
+    assert len(judge({"beliefs": [{**row, "crowd": 0.25}]})) == wrong
+
+
+# A million tokens cost two dollars.
+@pytest.mark.parametrize(
+    ("usd", "most", "wrong"), [(2.0, 2.0, 0), (0.0, 3.0, 0), (1.0, 1.0, 1), (2.5, 2.5, 1), (0.0, 1.5, 1)]
+)
+def test_calls_count_for_what_they_are_billed(usd: float, most: float, wrong: int) -> None:
+    bill = {"true_time": NOON, "prompt_tokens": 1_000_000, "completion_tokens": 0}
+    bill |= {"prompt_tokens_details": {"cached_tokens": 0}}
+    llm = {"llm": {"models": {"m": {"price_in": 2.0}}}}
+    assert len(judge({"costs": [{"usd": usd, "most": most}]}, config=llm, bills=[bill])) == wrong
