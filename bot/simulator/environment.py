@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.simulator.fake_service import FakeService, ServedService, serve_service
 from bot.simulator.models.model_service import DEFAULT_MODEL, STRICT, SimulatedModelServer
-from bot.simulator.venues.forecastbench_bridge import PUBLISHED_AFTER_DAYS, ForecastBenchBridge
+from bot.simulator.venues.forecastbench_bridge import ForecastBenchBridge
 from bot.simulator.venues.manifold import FakeManifold
 from bot.simulator.venues.manifold_bridge import ManifoldBridge
 from bot.simulator.venues.metaculus import FakeMetaculus
@@ -29,7 +29,8 @@ from bot.simulator.world.question_generation import (
     FORECASTING_CONTEST,
     PLAY_MONEY_MARKET,
     REAL_MONEY_MARKET,
-    ROUND_INTERVAL,
+    ROUNDS,
+    RoundSchedule,
 )
 from bot.simulator.world.simulated_world import SimulatedWorld
 
@@ -76,8 +77,7 @@ class EnvironmentLayout:
     ``place``, which leads there from the configuration's own folder. Rounds begin at midnight, so ``start`` should.
     ``habits`` are those of the simulated model, ``faults`` the faults of each server, by its name. Accounts that trade
     begin with ``balance``. With ``has_signer`` there is also an account for signed orders, with a key and no API key
-    yet, which needs the library for signing. Rounds of the benchmark are ``round_interval`` days apart, and their
-    outcomes are published ``round_published_after`` days after they began.
+    yet, which needs the library for signing. ``rounds`` are those of the benchmark.
     """
 
     seed: int
@@ -91,8 +91,7 @@ class EnvironmentLayout:
     keep: bool = False
     has_signer: bool = False
     balance: float = BALANCE
-    round_interval: float = ROUND_INTERVAL
-    round_published_after: float = PUBLISHED_AFTER_DAYS
+    rounds: RoundSchedule = ROUNDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +183,7 @@ class SimulatedEnvironment:
 @asynccontextmanager
 async def open_environment(clock: Clock, layout: EnvironmentLayout) -> AsyncIterator[SimulatedEnvironment]:
     """Serve a world on free ports of 127.0.0.1 until the end; nothing has happened in it yet."""
-    world = SimulatedWorld(seed=layout.seed, start=layout.start, size=layout.size, round_interval=layout.round_interval)
+    world = SimulatedWorld(seed=layout.seed, start=layout.start, size=layout.size, rounds=layout.rounds)
     news_server = NewsServer(clock, world, faults=layout.faults("press"))
     habits = None if layout.habits is None else {DEFAULT_MODEL: layout.habits}
     model_server = SimulatedModelServer(clock, habits, faults=layout.faults("mind"), strict=STRICT)
@@ -258,9 +257,7 @@ def _open_bridges(
             case _:
                 continue
     if "forecastbench" in layout.venues:
-        benchmark_bridge = ForecastBenchBridge(
-            world=world, folder=layout.folder / ROUNDS_FOLDER, published_after=layout.round_published_after
-        )
+        benchmark_bridge = ForecastBenchBridge(world=world, folder=layout.folder / ROUNDS_FOLDER)
         for part in ("question_sets", "resolution_sets"):
             (benchmark_bridge.folder / part).mkdir(parents=True, exist_ok=True)
         (layout.folder / BUCKET_FOLDER).mkdir(exist_ok=True)

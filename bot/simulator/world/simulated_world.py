@@ -11,7 +11,7 @@ from bot.core.clock import SeededRandom
 from bot.simulator.world.calendar import WorldCalendar
 from bot.simulator.world.crowd import SimulatedCrowd
 from bot.simulator.world.events import ContestEvent, IntervalEvent, PassageEvent, ThresholdEvent, ValueEvent
-from bot.simulator.world.question_generation import ROUND_INTERVAL, GeneratedQuestions, generate_questions
+from bot.simulator.world.question_generation import ROUNDS, GeneratedQuestions, RoundSchedule, generate_questions
 from bot.simulator.world.question_templates import WALK_DAYS, PublishedSeries
 from bot.simulator.world.questions import (
     AnswerKind,
@@ -32,13 +32,13 @@ TrueProbability = float | Mapping[str, float]
 class SimulatedWorld:
     """The world of a seed from a moment on, with about ``size`` questions in its first year.
 
-    Rounds of its benchmark are ``round_interval`` days apart.
+    ``rounds`` says when its benchmark asks what.
     """
 
     seed: int
     start: datetime
     size: int = 300
-    round_interval: float = ROUND_INTERVAL
+    rounds: RoundSchedule = ROUNDS
     _crowds: dict[str, SimulatedCrowd] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -53,7 +53,7 @@ class SimulatedWorld:
 
     @cached_property
     def _generated(self) -> GeneratedQuestions:
-        return generate_questions(self.calendar, self.random_streams, self.size, self.round_interval)
+        return generate_questions(self.calendar, self.random_streams, self.size, self.rounds)
 
     @property
     def questions(self) -> Sequence[SimulatedQuestion]:

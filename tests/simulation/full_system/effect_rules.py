@@ -42,7 +42,8 @@ ROWS: Mapping[str, str] = {
         join prediction p on p.forecast = f.id left join price c on c.id = f.price
         where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
         and (select count(*) from prediction q where q.forecast = f.id) = 1""",
-    "costs": "select coalesce(cost_usd, 0) as usd, coalesce(cost_usd, worst_usd) as most from model_call",
+    "costs": """select case state when 'done' then cost_usd else 0 end as usd, coalesce(cost_usd, worst_usd) as most
+        from model_call""",
     "spending": "select scope, ref, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by scope, ref",
     "withdrawals": """select i.id, i.ref, i.planned_at, f.made_at from intent i join forecast f on f.id = i.forecast
         where i.action = 'withdraw'""",

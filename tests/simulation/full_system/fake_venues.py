@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot.core.operator_requests import PositionToClose
 from bot.core.orders import ContractSide
@@ -17,6 +17,7 @@ from bot.simulator.models.behaviour import AnswerFault, ModelBehaviour, equal_fa
 from bot.simulator.venues.manifold import FakeManifold
 from bot.simulator.venues.metaculus import FakeMetaculus
 from bot.simulator.venues.polymarket import FakePolymarket
+from bot.simulator.world.question_generation import RoundSchedule
 
 if TYPE_CHECKING:
     from bot.core.clock import SeededRandom
@@ -32,7 +33,7 @@ HABITS = ModelBehaviour(latency_s=8.0, pages=0, fault_rates={**equal_fault_rates
 # So long before the first life the world began: by then it has asked a first round of questions about series.
 BEFORE = timedelta(days=7)
 # In days: rounds of the benchmark come, and their outcomes, so often that ten days see several.
-ROUNDS: Mapping[str, Any] = {"round_interval": 2.0, "round_published_after": 1.5}
+ROUNDS = RoundSchedule(interval=2.0, horizons=(1.0, 2.0, 3.0, 5.0, 8.0), published_after=1.5)
 # A fault that the seed is fond of comes so many times as often.
 FREQUENT_FAULT_FACTOR, MOST = 6.0, 0.15
 # How often requests and messages meet each fault in the roughest of weathers: 20 % all together.
@@ -157,7 +158,7 @@ async def open_venues(
         faults=faults,
         has_signer=traits.signs,
         balance=traits.balance,
-        **(ROUNDS if traits.drawn else {}),
+        rounds=ROUNDS if traits.drawn else RoundSchedule(),
     )
     async with open_environment(clock, layout) as environment:
         fair, contest, exchange = (environment.venues.get(name) for name in ("manifold", "metaculus", "polymarket"))

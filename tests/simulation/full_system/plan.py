@@ -112,7 +112,7 @@ PACES: Mapping[str, float] = {
 BACKUP_GB = 0.05
 # Dollars per million tokens, where the settings are drawn.
 MODEL_PRICES: Mapping[str, float] = {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}
-DRIFTER, SECOND, BLF = "drifter", "drifter_second", "blf"
+DRIFTER, SECOND, BLF, PAGER = "drifter", "drifter_second", "blf", "pager"
 
 EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk", "storage fault"]
 
@@ -312,6 +312,8 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         "mode": "live",
         "state": "HOME/state",
         "log": {"level": "error"},
+        "notifiers": {PAGER: {}},
+        "alerts": {"every_s": PACES["requests"] * traits.pace},
         # Of the machine's own disk, whose free space is another in each run.
         "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB, "min_free_mb": 0},
         "venues": {

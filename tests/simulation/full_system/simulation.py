@@ -27,6 +27,7 @@ from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
 from tests.ledger_checks import read_rows
+from tests.simulation.full_system.alert_checks import AlertChecks
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
@@ -68,7 +69,7 @@ from tests.simulation.full_system.shortfall_checks import ShortfallChecks
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.sizing_checks import SizingChecks
 from tests.simulation.full_system.venue_events import VenueEvents
-from tests.simulation.full_system.world_record import WorldRecord
+from tests.simulation.full_system.world_record import MESSAGES, WorldRecord
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 # After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
@@ -449,7 +450,9 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     sizing = SizingChecks(**known, books=facts["books"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
     records = RecordChecks(ledger=schedule.ledger, configs=schedule.configs, endings=facts["endings"])
-    return [*omissions.violations(), *shortfalls.violations(), *records.violations()]
+    alerts = AlertChecks(ledger=schedule.ledger, passes=passes, messages=MESSAGES)
+    found = [*omissions.violations(), *shortfalls.violations()]
+    return [*found, *records.violations(), *alerts.violations()]
 
 
 def _is_read_since(parts: _SimulationParts, job: str, changed: datetime | None) -> bool:

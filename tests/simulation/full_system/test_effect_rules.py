@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.full_system.effect_rules import ROWS, EffectReferee
+from tests.simulation.full_system.effect_rules import ROWS, EffectReferee, round_outcomes
 
 Fact = dict[str, Any]
 NOON, NOON_S, SHIP, ROW = datetime(2026, 3, 1, 12, tzinfo=UTC), 43_200.0, "0x01", "0x02"
@@ -127,3 +127,28 @@ def test_calls_count_for_what_they_are_billed(usd: float, most: float, wrong: in
     bill |= {"prompt_tokens_details": {"cached_tokens": 0}}
     llm = {"llm": {"models": {"m": {"price_in": 2.0}}}}
     assert len(judge({"costs": [{"usd": usd, "most": most}]}, config=llm, bills=[bill])) == wrong
+
+
+SERIES = {"id": "dgs10", "resolution_date": "2026-03-08", "resolved": True, "resolved_to": 1.0}
+OTHER = {**SERIES, "id": "cpi", "resolved_to": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("published", "kind", "value", "wrong"),
+    [
+        ([SERIES, OTHER], "happened", 1.0, 0),
+        ([SERIES, OTHER], "happened", 0.0, 1),
+        ([SERIES, OTHER], "void", None, 1),
+        ([OTHER], "happened", 1.0, 1),
+        ([OTHER], "void", None, 0),
+        ([{**SERIES, "resolved": False}, OTHER], "happened", 1.0, 1),
+        # A file without any outcome may not have been read.
+        ([], "happened", 1.0, 0),
+    ],
+)
+def test_outcomes_of_a_round_are_those_of_its_newest_file(
+    published: list[Fact], kind: str, value: float | None, wrong: int
+) -> None:
+    row = {"ref": BENCH, "target": "2026-03-08", "kind": kind, "value": value}
+    files = {"2026-03-01_resolution_set.json": {"resolutions": published}}
+    assert len([*round_outcomes(files, [row])]) == wrong

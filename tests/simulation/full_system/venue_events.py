@@ -88,7 +88,7 @@ class VenueEvents:
     given: float = 0.0
     # When outcomes of the benchmark were last seen to have changed.
     rounds_changed: datetime | None = None
-    _outcomes_of_rounds: set[str] = field(default_factory=set)
+    _outcomes_of_rounds: set[tuple[str, str]] = field(default_factory=set)
     _markets: list[FakeManifoldMarket] = field(default_factory=list)
     _questions: list[FakeMetaculusQuestion] = field(default_factory=list)
     # When the outcome of what is closed will be known.
@@ -196,7 +196,8 @@ class VenueEvents:
         if not isinstance(rounds, ForecastBenchBridge):
             return
         files = sorted((rounds.folder / "resolution_sets").glob("*.json"))
-        known = {row["id"] for path in files for row in json.loads(path.read_text())["resolutions"] if row["resolved"]}
+        rows = [row for path in files for row in json.loads(path.read_text(encoding="utf-8"))["resolutions"]]
+        known = {(row["id"], row["resolution_date"]) for row in rows if row["resolved"]}
         if known != self._outcomes_of_rounds:
             self._outcomes_of_rounds, self.rounds_changed = known, self.clock.now()
         if known and self.benchmark.random() < WITHHELD:
