@@ -88,6 +88,10 @@ REPLAN_ORDER_AFTER = timedelta(minutes=10)
 REQUEST_NOT_MADE = "its request cannot be made"
 
 
+# Time until an order is planned again whose request cannot be made now, unless the error names a longer one.
+RESEAL_ORDER_AFTER = timedelta(minutes=1)
+
+
 async def submit_batch(session: AccountSession, row: BatchRow) -> int:
     """Send what waits in a batch; return how many intents were acknowledged.
 
@@ -206,7 +210,7 @@ async def _submit_once(session: AccountSession, batch: SubmissionBatch) -> list[
 async def _seal_batch(
     session: AccountSession, sealer: SealingSubmitter, batch: SubmissionBatch
 ) -> dict[str, SealedRequest]:
-    """Return the requests by intent; rejected intents are refused, those that cannot be sealed yet wait."""
+    """Return the requests by intent; rejected intents are refused, and orders that cannot be sealed yet go back."""
     try:
         requests = await sealer.seal_requests(batch)
         _require_valid_requests(batch, requests)
@@ -217,13 +221,30 @@ async def _seal_batch(
         return {}
     except FoxcastError as error:
         log.warning("cannot be sealed", batch=batch.key, error=str(error))
+        await _return_unsealed_orders(session, batch, str(error), retry_after_s=getattr(error, "retry_after_s", None))
         return {}
     except Exception as error:  # noqa: BLE001 - nothing has been sent yet
         log.error("cannot be sealed", batch=batch.key, error=describe_error_with_type(error))
+        await _return_unsealed_orders(session, batch, describe_error_with_type(error))
         return {}
     sealed = {one.intent: one for one in requests}
     await _refuse_intents(session, [one for one in batch.intents if one.id not in sealed], REQUEST_NOT_MADE)
     return sealed
+
+
+async def _return_unsealed_orders(
+    session: AccountSession, batch: SubmissionBatch, why: str, *, retry_after_s: float | None = None
+) -> None:
+    """Send orders back to the gate, so that they reserve nothing until they can be sealed, and the reason is on record.
+
+    Other intents wait: they do not depend on a price.
+    """
+    now = session.clock.now()
+    until = now + max(RESEAL_ORDER_AFTER, timedelta(seconds=retry_after_s or 0.0))
+    for intent in batch.intents:
+        if intent.action is IntentAction.ORDER:
+            reason = f"{REQUEST_NOT_MADE} now: {why}"
+            await session.ledger.submissions.abandon(intent.id, why=reason, at=now, until=until)
 
 
 def _require_valid_requests(batch: SubmissionBatch, requests: Sequence[SealedRequest]) -> None:

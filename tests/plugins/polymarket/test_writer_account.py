@@ -205,6 +205,8 @@ async def test_a_position_without_a_book_keeps_its_last_mark_while_its_outcome_i
     (position,) = (await writer.account()).positions
     # Its last bid, or its cost where no bid was ever read.
     assert position.mark == pytest.approx(mark)
+    # The ledger may know its last bid.
+    assert position.is_unpriced is not is_known
 
 
 async def test_a_position_that_is_listed_twice_is_one(polymarket: WriterFixture) -> None:

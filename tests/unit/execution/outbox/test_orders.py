@@ -183,8 +183,17 @@ async def test_an_order_that_is_listed_late_costs_what_it_took(
     assert outbox_rows(trading, "select cost from intent") == [(pytest.approx(10.0),)]
 
 
-@pytest.mark.parametrize("error", [ServiceUnavailableError("503"), MalformedDataError("odd"), KeyError("id")], ids=repr)
-async def test_what_cannot_be_sealed_now_has_not_left_and_waits(
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServiceUnavailableError("503"),
+        ServiceUnavailableError("the daily limit of the signer is used up", retry_after_s=3600.0),
+        MalformedDataError("odd"),
+        KeyError("id"),
+    ],
+    ids=repr,
+)
+async def test_an_order_that_cannot_be_sealed_now_reserves_nothing_and_is_planned_again(
     trading: OutboxFixture, faulty_exchange: FaultyExchange, error: Exception
 ) -> None:
     def fail(_: Sequence[SealedRequest]) -> Sequence[SealedRequest]:
@@ -195,9 +204,30 @@ async def test_what_cannot_be_sealed_now_has_not_left_and_waits(
     with capture_logs() as logs:
         assert await trading.outbox().flush() == 0
     assert [entry["event"] for entry in logs] == ["cannot be sealed"]
-    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.PLANNED, [])
-    faulty_exchange.seals = lambda made: made
+    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.SUPERSEDED, [])
+    permissions, now = trading.jobs_fixture.ledger.permissions, trading.jobs_fixture.clock.now()
+    assert await permissions.unsettled_cost(VENUE, "me", paper=False) == 0.0
+    [*_, last] = await trading.jobs_fixture.ledger.submissions.decisions(intent.forecast)
+    wait = timedelta(seconds=getattr(error, "retry_after_s", None) or 60.0)
+    assert isinstance(last.decision, HoldDecision)
+    assert last.decision.until == now + wait
+    assert last.decision.why.startswith("back to the gate: its request cannot be made now: ")
+    assert str(error.args[0]) in last.decision.why
+
+
+async def test_a_comment_that_cannot_be_sealed_now_waits(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    def fail(_: Sequence[SealedRequest]) -> Sequence[SealedRequest]:
+        message = "503"
+        raise ServiceUnavailableError(message)
+
+    order = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 1
+    faulty_exchange.seals = fail
+    comment = await trading.comment(order)
+    assert await trading.outbox().flush() == 0
+    assert await trading.state(comment) is S.PLANNED
 
 
 async def test_a_ledger_that_fails_while_sealing_ends_the_pass(
@@ -286,7 +316,7 @@ async def test_a_request_that_makes_no_sense_is_not_sent(
     faulty_exchange.seals = spoil
     intent = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 0
-    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.PLANNED, [])
+    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.SUPERSEDED, [])
 
 
 async def test_a_tag_that_is_used_already_is_not_sent(trading: OutboxFixture, faulty_exchange: FaultyExchange) -> None:
