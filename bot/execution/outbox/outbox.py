@@ -317,9 +317,8 @@ class Outbox:
             await self._mark_unknown(row)
         revoked = 0
         for row in await self.ledger.submissions.batches(states=[IntentState.ACKED]):
-            if row.comments or row.venue not in self.submitters:
-                continue
-            if await self._can_read_back(row.venue, row.account, row.mode):
+            is_forecast = row.venue in self.submitters and not row.comments
+            if is_forecast and await self._can_read_back(row.venue, row.account, row.mode):
                 revoked += await revoke_missing_forecasts(self._open_session(row.venue), row)
         settled = await self.reconcile()
         remaining = await self.ledger.submissions.batches(states=[IntentState.UNKNOWN])

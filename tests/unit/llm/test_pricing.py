@@ -148,11 +148,19 @@ async def test_a_price_of_ones_own_replaces_what_the_provider_lists(own: dict[st
     assert price == ModelPrice(tokens=applied, is_configured=bool(own.keys() & {"price_in", "price_out"}))
 
 
-@pytest.mark.parametrize("own", [{"price_in": 7.0}, {"price_out": 7.0}, {"price_in": 7.0, "price_out": 0.0}])
-async def test_half_of_a_price_is_none(own: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    ("own", "listed", "why"),
+    [
+        ({"price_in": 7.0}, None, "its provider gives no price for it"),
+        ({"price_out": 7.0}, None, "its provider gives no price for it"),
+        ({"price_in": 7.0, "price_out": 0.0}, None, "its price is given as zero"),
+        ({}, TokenPrice(tokens_in=2.0, tokens_cached=0.0, tokens_out=0.0), "its price is given as zero"),
+    ],
+)
+async def test_half_of_a_price_is_none(own: dict[str, float], listed: TokenPrice | None, why: str) -> None:
     table = PriceTable({MAIN: ModelSection.model_validate(own)})
-    with pytest.raises(ConfigError, match="is not used"):
-        await table.model_price(MAIN, ScriptedModelProvider(default_price=None))
+    with pytest.raises(ConfigError, match=f"is not used: {why}"):
+        await table.model_price(MAIN, ScriptedModelProvider(default_price=listed))
 
 
 async def test_a_provider_that_knows_the_cost_is_believed(open_rig: OpenRig) -> None:

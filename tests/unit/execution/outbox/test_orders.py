@@ -9,7 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.errors import MalformedDataError, RequestRejectedError, ServiceUnavailableError, StoreError
+from bot.core.orders import OrderSide
 from bot.core.submissions import ExecutionMode, HoldDecision, IntentState, SealedRequest, SubmissionBatch, WriteReceipt
+from bot.execution.outbox.outbox import reconcile_batch
 from bot.store.submissions import OutcomeAdoption
 from bot.testing.exchange import WriteFailure
 from tests.unit.execution.outbox.conftest import FaultyExchange, OutboxFixture
@@ -430,6 +432,36 @@ def outbox_rows(trading: OutboxFixture, sql: str) -> list[tuple[object, ...]]:
         return database.execute(sql).fetchall()
     finally:
         database.close()
+
+
+@pytest.mark.parametrize(("closing", "acknowledged"), [("the position limit", 1), ("", 0)])
+async def test_a_sale_regardless_of_the_forecast_is_sent_though_the_question_changed(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, closing: str, acknowledged: int
+) -> None:
+    intent = await trading.plan(await trading.forecast(), side=OrderSide.SELL, closing=closing)
+    changed = replace(await trading.jobs_fixture.ledger.questions.get(intent.ref), title="Will it snow?")
+    faulty_exchange.seals = lambda made: [replace(one, question=changed) for one in made]
+    assert await trading.outbox().flush() == acknowledged
+
+
+async def test_a_batch_is_read_back_at_once_and_not_at_all_when_it_was_settled_meanwhile(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    readings: list[int] = []
+
+    def read(found: Sequence[WriteReceipt]) -> Sequence[WriteReceipt]:
+        readings.append(len(found))
+        return found
+
+    faulty_exchange.reads = read
+    faulty_exchange.next_failures = [WriteFailure.REPLY_LOST] * 2
+    for forecast in [await trading.forecast(key, batch="round 1") for key in ("rain", "snow")]:
+        await trading.plan(forecast, batch="round 1")
+    await trading.outbox().flush()
+    [row] = await trading.jobs_fixture.ledger.submissions.batches(states=[S.UNKNOWN])
+    session = trading.outbox()._open_session(VENUE)  # noqa: SLF001 - what the outbox hands over
+    for settled in (2, 0):
+        assert (await reconcile_batch(session, row), readings) == (settled, [2])
 
 
 @pytest.mark.parametrize("is_forecast_already", [False, True])
