@@ -25,7 +25,6 @@ from bot.execution.outbox.account_session import (
 )
 from bot.execution.outbox.safety_halts import halt_on_wrong_fills
 from bot.store.schedule import DueEntry
-from bot.store.serialization import question_version
 from bot.store.submissions import BatchRow, IntentRow
 
 
@@ -45,8 +44,6 @@ async def _is_held_back(session: AccountSession, intent: Intent, reading: Questi
     if reading is None or not intent.requires_same_question:
         return False
     forecast = await session.ledger.forecasts.get(intent.forecast)
-    if forecast.version == question_version(reading):
-        return False
     changes = describe_changes((await session.ledger.forecasts.questions_of([forecast]))[forecast.version], reading)
     if not changes:
         return False

@@ -106,6 +106,12 @@ async def test_what_putting_into_a_cache_costs_may_be_set_by_hand(open_rig: Open
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(2.5)
 
 
+async def test_putting_into_a_cache_at_the_price_of_the_provider_is_not_counted(open_rig: OpenRig) -> None:
+    told = text_completion("x", tokens_in=1_000_000, tokens_out=0)
+    async with open_rig(llms=two(told, default_price=replace(PRICE, tokens_written=2.5))) as rig:
+        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(2.0)
+
+
 async def test_own_prices_go_before_those_of_the_provider(open_rig: OpenRig) -> None:
     own = section(models={MAIN: {"price_in": 7.0, "price_out": 11.0}})
     told = text_completion("x", tokens_in=1_000_000, tokens_out=1_000_000, cost_usd=0.5)

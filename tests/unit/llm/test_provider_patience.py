@@ -233,6 +233,32 @@ def test_fewer_requests_are_permitted_after_one_without_an_answer_in_time_and_af
     assert play(path, provider, ask, providers={"prime": given}) == (reason, permitted)
 
 
+def test_answers_that_are_as_long_as_they_are_slow_are_no_sign_of_too_many_requests(path: Path) -> None:
+    """The first token is the work of a hundred: 4,000 more take 41 times as long at the same pace."""
+
+    async def ask(rig: GatewayFixture) -> LimitReason:
+        for number in range(40):
+            await rig.gateway.ask(inquiry(f"{number}"), deadline_s=60.0)
+        return rig.gateway.clients["prime"].queue.models[rigs.MAIN].limit.reason
+
+    short, long = (text_completion("yes", tokens_in=0, tokens_out=tokens) for tokens in (0, 4000))
+    assert play(path, TimedProvider([*[SlowAnswer(1.0, short)] * 20, SlowAnswer(41.0, long)]), ask) == "nothing so far"
+
+
+@pytest.mark.parametrize(("error", "requests"), [(DOWN, 3), (ServiceUnavailableError("429", retry_after_s=1.0), 5)])
+def test_a_server_that_fails_is_left_alone_and_a_busy_one_is_not(
+    path: Path, error: ServiceUnavailableError, requests: int
+) -> None:
+    async def ask(rig: GatewayFixture) -> None:
+        for _ in range(5):
+            await answer_of(rig, deadline_s=0.5)
+            await rig.clock.sleep(10.0)
+
+    provider = TimedProvider([error])
+    play(path, provider, ask, providers={"prime": {"attempts": 1, "break_after": 3, "break_s": 500.0}})
+    assert len(provider.requests) == requests
+
+
 def test_a_provider_that_says_that_nothing_is_left_is_asked_again_after_its_reset(path: Path) -> None:
     class ProviderWithHeaders(TimedProvider):
         async def complete(self, *arguments: Any) -> Any:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -434,12 +435,19 @@ def outbox_rows(trading: OutboxFixture, sql: str) -> list[tuple[object, ...]]:
         database.close()
 
 
-@pytest.mark.parametrize(("closing", "acknowledged"), [("the position limit", 1), ("", 0)])
+@pytest.mark.parametrize(
+    ("closing", "change", "acknowledged"),
+    [
+        ("the position limit", {"title": "Will it snow?"}, 1),
+        ("", {"title": "Will it snow?"}, 0),
+        ("", {}, 1),
+    ],
+)
 async def test_a_sale_regardless_of_the_forecast_is_sent_though_the_question_changed(
-    trading: OutboxFixture, faulty_exchange: FaultyExchange, closing: str, acknowledged: int
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, closing: str, change: dict[str, Any], acknowledged: int
 ) -> None:
     intent = await trading.plan(await trading.forecast(), side=OrderSide.SELL, closing=closing)
-    changed = replace(await trading.jobs_fixture.ledger.questions.get(intent.ref), title="Will it snow?")
+    changed = replace(await trading.jobs_fixture.ledger.questions.get(intent.ref), **change)
     faulty_exchange.seals = lambda made: [replace(one, question=changed) for one in made]
     assert await trading.outbox().flush() == acknowledged
 
@@ -462,6 +470,35 @@ async def test_a_batch_is_read_back_at_once_and_not_at_all_when_it_was_settled_m
     session = trading.outbox()._open_session(VENUE)  # noqa: SLF001 - what the outbox hands over
     for settled in (2, 0):
         assert (await reconcile_batch(session, row), readings) == (settled, [2])
+
+
+async def test_while_the_program_stops_nothing_more_is_read_back(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.next_failures = [WriteFailure.REPLY_LOST]
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    assert await replace(trading.outbox(), is_stopping=lambda: True).reconcile() == 0
+    assert await trading.state(intent) is S.UNKNOWN
+    assert await trading.outbox().reconcile() == 1
+
+
+async def test_an_order_that_rests_is_not_read_while_the_program_stops_nor_where_its_venue_is_not_in_use(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    readings: list[int] = []
+
+    def read(found: Sequence[WriteReceipt]) -> Sequence[WriteReceipt]:
+        readings.append(len(found))
+        return found
+
+    faulty_exchange.reads, faulty_exchange.fill_share = read, 0.0
+    await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    outbox = trading.outbox()
+    for closed in (replace(outbox, is_stopping=lambda: True), replace(outbox, submitters={})):
+        assert (await closed.reconcile(), readings) == (0, [])
+    assert (await outbox.reconcile(), readings) == (0, [1])
 
 
 @pytest.mark.parametrize("is_forecast_already", [False, True])
