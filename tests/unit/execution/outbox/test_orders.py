@@ -274,12 +274,14 @@ async def test_an_order_that_never_arrives_is_written_ever_more_rarely(trading: 
     "spoil",
     [
         lambda made: [replace(made[0], intent="another")],
+        lambda made: [replace(made[0], intent="another", question=None)],
         lambda made: [made[0], made[0]],
+        lambda made: [made[0], replace(made[0], tag="another")],
         lambda made: [replace(made[0], tag="")],
         lambda made: [replace(made[0], fence=made[0].fence.replace(tzinfo=None))],
         lambda made: [replace(made[0], body="\ud800")],
     ],
-    ids=["of another intent", "two", "no tag", "fence without zone", "no bytes"],
+    ids=["of another intent", "without a question", "two", "two tags", "no tag", "fence without zone", "no bytes"],
 )
 async def test_a_request_that_makes_no_sense_is_not_sent(
     trading: OutboxFixture,
