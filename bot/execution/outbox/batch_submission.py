@@ -234,9 +234,9 @@ def _require_valid_requests(batch: SubmissionBatch, requests: Sequence[SealedReq
         if one.question is not None and one.question.ref != asked[one.intent].ref:
             message = f"the request of intent {one.intent} was made for {one.question.ref}"
             raise MalformedDataError(message)
-        if not one.body and one.question is not None:
-            continue
-        if not one.tag or (one.fence is not None and one.fence.utcoffset() is None):
+        is_reading = not one.body and one.question is not None
+        has_zone = one.fence is None or one.fence.utcoffset() is not None
+        if not is_reading and not (one.tag and has_zone):
             message = f"the request of intent {one.intent} has no tag, or a fence without a time zone"
             raise MalformedDataError(message)
     tags = [one.tag for one in requests if one.tag]

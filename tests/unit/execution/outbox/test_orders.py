@@ -278,10 +278,20 @@ async def test_an_order_that_never_arrives_is_written_ever_more_rarely(trading: 
         lambda made: [made[0], made[0]],
         lambda made: [made[0], replace(made[0], tag="another")],
         lambda made: [replace(made[0], tag="")],
+        lambda made: [replace(made[0], tag="", body="", question=None)],
         lambda made: [replace(made[0], fence=made[0].fence.replace(tzinfo=None))],
         lambda made: [replace(made[0], body="\ud800")],
     ],
-    ids=["of another intent", "without a question", "two", "two tags", "no tag", "fence without zone", "no bytes"],
+    ids=[
+        "of another intent",
+        "without a question",
+        "two",
+        "two tags",
+        "no tag",
+        "nothing",
+        "fence without zone",
+        "no bytes",
+    ],
 )
 async def test_a_request_that_makes_no_sense_is_not_sent(
     trading: OutboxFixture,
@@ -517,7 +527,7 @@ async def test_a_question_that_changed_before_the_write_is_forecast_again_at_onc
         changed = await jobs.ledger.questions.get(intent.ref)
         await jobs.forecast()
     forecasts = len(await jobs.history())
-    faulty_exchange.seals = lambda made: [replace(one, question=changed) for one in made]
+    faulty_exchange.seals = lambda _: [SealedRequest.without_request(intent, changed)]
     assert await trading.outbox().flush() == 0
     assert (await trading.state(intent), len(faulty_exchange.placed_orders)) == (S.SUPERSEDED, 0)
     await jobs.clock.advance(3600)
