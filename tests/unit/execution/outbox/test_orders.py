@@ -530,6 +530,11 @@ async def test_a_question_that_changed_before_the_write_is_forecast_again_at_onc
     faulty_exchange.seals = lambda _: [SealedRequest.without_request(intent, changed)]
     assert await trading.outbox().flush() == 0
     assert (await trading.state(intent), len(faulty_exchange.placed_orders)) == (S.SUPERSEDED, 0)
+    if not is_forecast_already:
+        # A list that still shows the old text does not replace what the writer read.
+        jobs.offer("rain")
+        await jobs.discover()
+        assert (await jobs.ledger.questions.get(intent.ref)).title == "Will it snow?"
     await jobs.clock.advance(3600)
     await jobs.forecast()
     assert len(await jobs.history()) == 2

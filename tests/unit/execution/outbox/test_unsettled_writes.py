@@ -274,6 +274,20 @@ async def test_an_order_that_took_more_than_it_may_stops_the_venue_and_its_fills
     assert len(trading.alarms) == 1
 
 
+async def test_an_order_that_took_too_much_is_seen_behind_one_that_took_nothing(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.answers = lambda said: [
+        replace(said[0], fills=()),
+        replace(said[1], fills=tuple(replace(fill, cash=-11.0) for fill in said[1].fills)),
+    ]
+    for forecast in [await trading.forecast(key, batch="round 1") for key in ("a", "b")]:
+        await trading.plan(forecast, batch="round 1")
+    await trading.outbox().flush()
+    [stop] = await standing(trading.jobs_fixture)
+    assert stop.why.endswith("may cost 10 at most, but cost 11")
+
+
 async def test_what_was_taken_too_much_is_seen_when_it_is_read_back(
     trading: OutboxFixture, faulty_exchange: FaultyExchange
 ) -> None:
