@@ -25,7 +25,6 @@ from bot.execution.outbox.account_session import (
 )
 from bot.execution.outbox.safety_halts import halt_on_wrong_fills
 from bot.store.schedule import DueEntry
-from bot.store.serialization import question_version
 from bot.store.submissions import BatchRow, IntentRow
 
 
@@ -45,8 +44,6 @@ async def _is_held_back(session: AccountSession, intent: Intent, reading: Questi
     if reading is None or not intent.requires_same_question:
         return False
     forecast = await session.ledger.forecasts.get(intent.forecast)
-    if forecast.version == question_version(reading):
-        return False
     changes = describe_changes((await session.ledger.forecasts.questions_of([forecast]))[forecast.version], reading)
     if not changes:
         return False
@@ -258,9 +255,9 @@ def _require_valid_requests(batch: SubmissionBatch, requests: Sequence[SealedReq
         if one.question is not None and one.question.ref != asked[one.intent].ref:
             message = f"the request of intent {one.intent} was made for {one.question.ref}"
             raise MalformedDataError(message)
-        if not one.body and one.question is not None:
-            continue
-        if not one.tag or (one.fence is not None and one.fence.utcoffset() is None):
+        is_reading = not one.body and one.question is not None
+        has_zone = one.fence is None or one.fence.utcoffset() is not None
+        if not is_reading and not (one.tag and has_zone):
             message = f"the request of intent {one.intent} has no tag, or a fence without a time zone"
             raise MalformedDataError(message)
     tags = [one.tag for one in requests if one.tag]
