@@ -411,8 +411,8 @@ def _check_arm_records(config: Config, status: PermissionStatus, now: datetime) 
         silent = _venues_without_comments(config, registry, commenting)
     except ConfigError:
         return  # reported by the check of the plugins
-    for venue, why in silent.items():
-        yield CheckFinding(CheckVerdict.WARN, "comments", f"{venue}: {why}", "set both, or neither")
+    for venue, reason in silent.items():
+        yield CheckFinding(CheckVerdict.WARN, "comments", f"{venue}: {reason}", "set both, or neither")
     for venue, policy in policies.items():
         if not policy.is_live:
             continue
