@@ -20,7 +20,6 @@ from bot.store.audit_log import (
 )
 from bot.store.backup_retention import BackupRetention, make_room_for_backup, prune_backups
 from bot.store.backups import LedgerBackup
-from bot.store.cost_totals import sum_finished_days
 from bot.store.evidence_copies import copy_new_evidence, evidence_copy_path
 from bot.store.evidence_packing import (
     pack_finished_forecasts,
@@ -118,7 +117,7 @@ async def maintain_evidence(job: EvidenceContext) -> str:
     documents = job.ledger.documents
     packed = await pack_finished_forecasts(documents.writer, documents.readers)
     removed = 0 if job.keep is None else await remove_old_evidence(job, before=job.clock.now() - job.keep)
-    days = await sum_finished_days(job.ledger.calls.writer, job.ledger.calls.readers, now=job.clock.now())
+    days = await job.ledger.calls.sum_finished_days(now=job.clock.now())
     pages = await return_free_pages(documents.writer)
     copied = await asyncio.to_thread(copy_new_evidence, job.path, at=job.clock.now())
     parts = {

@@ -58,13 +58,6 @@ COST_TOTAL_TABLES = (
   primary key (day, grouping, name, previous_day)
 ) strict, without rowid
 """,
-    """create trigger call_of_a_summed_day after insert on model_call
-when exists (select 1 from cost_day where day >= substr(new.at, 1, 10))
-begin
-  delete from cost_day where day >= substr(new.at, 1, 10);
-  delete from cost_forecasts where day >= substr(new.at, 1, 10);
-end
-""",
 )
 _MODEL = "case when instr(model, provider || ':') = 1 then model else provider || ':' || model end"
 _COST = "coalesce(cost_usd, worst_usd)"
@@ -116,6 +109,10 @@ _FIRST_CALL = "select min(at) from model_call where at >= ?"
 _IS_RUNNING = "select exists (select 1 from model_call where state = 'reserved' and at < ?)"
 _INSERT_DAY = f"insert into cost_day values ({', '.join('?' * (5 + len(_SUMS)))})"
 _INSERT_FORECASTS = "insert into cost_forecasts values (?, ?, ?, ?, ?)"
+_DELETE_FROM_DAY = (
+    "delete from cost_day where day >= substr(:at, 1, 10)",
+    "delete from cost_forecasts where day >= substr(:at, 1, 10)",
+)
 _FILL_TABLES = (f"insert into cost_day {_SUM_CALLS}", f"insert into cost_forecasts {_COUNT_FORECASTS}")
 # Later than all times.
 _END = "a"
@@ -219,6 +216,12 @@ async def sum_finished_days(writer: TransactionRunner, readers: TransactionRunne
         await writer.run(lambda database, rows=rows: _insert_day(database, *rows))  # type: ignore[misc]
         count += 1
     return count
+
+
+def forget_cost_totals(database: Database, *, at: str) -> None:
+    """Delete the sums of the day of a late call and of all later days: they are made again."""
+    for statement in _DELETE_FROM_DAY:
+        database.execute(statement, {"at": at})
 
 
 def fill_cost_totals(database: Database, *, until: str) -> None:

@@ -22,14 +22,18 @@ from bot.store.cost_totals import (
     CostRow,
     UnansweredCallCosts,
     count_paid_forecasts,
+    forget_cost_totals,
     read_costs,
     read_unanswered_costs,
+    sum_finished_days,
 )
 from bot.store.documents import CompressedDocument, compress_json
 from bot.store.evidence import NO_SCOPE, get_evidence, put_evidence
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 MAX_RECENT_CALLS = 5000
+# Later than all times: the first call of a process, and the first after days were summed, may be late.
+_END_OF_TIME = "a"
 _INSERT_RESERVATION = """
 insert into model_call (id, at, scope, ref, venue, forecaster, trial, role, provider, model, request, state, worst_usd)
 values (:id, :at, :scope, :ref, :venue, :forecaster, :trial, :role, :provider, :model, :request, 'reserved', :worst_usd)
@@ -140,11 +144,15 @@ class ModelCallStore:
     _typical_costs: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, float | None]] = field(
         default_factory=dict
     )
+    # The time of the newest call or sum of this process: a call from before it may be of a day that is summed.
+    _newest: list[str] = field(default_factory=lambda: [_END_OF_TIME])
 
     async def reserve(self, reservation: CallReservation, documents: Sequence[CompressedDocument] = ()) -> None:
         """Record a call before it is made, with documents of its prompt; raises MalformedDataError for a known id."""
         row = _reservation_row(reservation)
-        await self.writer.run(lambda database: _insert_reservation(database, row, documents))
+        may_be_late = row["at"] < self._newest[0]
+        self._newest[0] = row["at"]
+        await self.writer.run(lambda database: _insert_reservation(database, row, documents, may_be_late=may_be_late))
 
     async def settle(self, call: str, settlement: CallSettlement) -> str | None:
         """Record the result of a reserved call; return the digest of its answer.
@@ -207,6 +215,12 @@ class ModelCallStore:
         """Return the costs by group, most expensive first (days in order)."""
         return await self.readers.run(lambda database: read_costs(database, by, since))
 
+    async def sum_finished_days(self, *, now: datetime) -> int:
+        """Sum the costs of the days that are over and whose calls have all ended; return how many days."""
+        count = await sum_finished_days(self.writer, self.readers, now=now)
+        self._newest[0] = _END_OF_TIME
+        return count
+
     async def count_forecasts(self, *, since: datetime | None = None) -> int:
         """Return how many forecasts called a model, ever or since the beginning of a day."""
         return await self.readers.run(lambda database: count_paid_forecasts(database, since))
@@ -245,7 +259,11 @@ def _reservation_row(reservation: CallReservation) -> dict[str, Any]:
     }
 
 
-def _insert_reservation(database: Database, row: dict[str, Any], documents: Sequence[CompressedDocument]) -> None:
+def _insert_reservation(
+    database: Database, row: dict[str, Any], documents: Sequence[CompressedDocument], *, may_be_late: bool
+) -> None:
+    if may_be_late:
+        forget_cost_totals(database, at=row["at"])
     if not database.execute(_INSERT_RESERVATION, row).rowcount:
         message = f"the call {row['id']} is already recorded; each call needs its own id"
         raise MalformedDataError(message)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.evaluation.cost_report import start_of_day
-from bot.store.cost_totals import SETTLED_AFTER, CostGrouping, sum_finished_days
+from bot.store.cost_totals import SETTLED_AFTER, CostGrouping
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 DAY = timedelta(days=1)
@@ -76,8 +76,7 @@ class RandomCalls:
 
 
 async def sum_days(fixture: LedgerFixture, now: datetime) -> int:
-    calls = fixture.ledger.calls
-    return await sum_finished_days(calls.writer, calls.readers, now=now)
+    return await fixture.ledger.calls.sum_finished_days(now=now)
 
 
 def added_up(fixture: LedgerFixture, by: CostGrouping, since: date | None) -> dict[str, tuple[Any, ...]]:

@@ -15,7 +15,6 @@ from bot.core.learning import FittedParameters
 from bot.core.outcomes import BinaryOutcome, Score
 from bot.core.questions import Target
 from bot.core.submissions import IntentState, SealedRequest, WriteReceipt
-from bot.store.cost_totals import sum_finished_days
 from bot.store.evidence import evidence_path
 from bot.store.evidence_checks import EVIDENCE_INVARIANTS
 from bot.store.integrity_checks import INVARIANTS
@@ -112,7 +111,7 @@ async def full(ledger_fixture: LedgerFixture, make_step: Callable[..., Step]) ->
         await ledger.calls.reserve(ledger_fixture.reservation(name, scope=forecast.id, at=at))
     for name in ("earlier", "answered"):
         await ledger.calls.settle(name, ledger_fixture.settlement(0.01))
-    assert await sum_finished_days(ledger.calls.writer, ledger.calls.readers, now=NOON) == 1
+    assert await ledger.calls.sum_finished_days(now=NOON) == 1
     conduct = ModelPerformance(role="forecaster", model="house:small", asked=2, unparsed=0)
     await ledger.model_performance.add(conduct, scope=forecast.id, trial=1, at=NOON)
     await ledger.model_performance.demote(
