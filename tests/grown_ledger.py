@@ -16,6 +16,7 @@ from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
+from bot.store.cost_totals import fill_cost_totals
 from bot.store.documents import compress_document
 from bot.store.evidence import evidence_path
 from bot.store.ledger import open_ledger
@@ -148,7 +149,9 @@ def grow_ledger(path: Path, questions: int) -> GrownLedger:
                 database.execute(statement, values)
                 database.execute("commit")
             if file == path:
-                fill_score_totals(Database(database, recursive_triggers=False, execute_plugins=False))
+                filled = Database(database, recursive_triggers=False, execute_plugins=False)
+                fill_score_totals(filled)
+                fill_cost_totals(filled, until=f"{NOW:%Y-%m-%d}")
             database.execute("pragma wal_checkpoint(truncate)")
     return grown
 

@@ -26,12 +26,8 @@ from bot.core.errors import NotFoundError
 from bot.evaluation.cost_report import BudgetStatus, CostReport, TodayCosts, load_cost_report
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.value_text import format_minute, format_number, format_usd
+from bot.store.cost_totals import CostGrouping, CostRow, UnansweredCallCosts
 from bot.store.ledger import LAB_FOLDER, LEDGER_FILE, ReadOnlyState, open_ledger_read_only
-from bot.store.model_calls import (
-    CostGrouping,
-    CostRow,
-    UnansweredCallCosts,
-)
 from bot.store.serialization import format_timestamp
 
 COUNT_COLUMNS = (

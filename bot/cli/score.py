@@ -13,10 +13,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.command_setup import load_command_config, load_config_and_plugins
 from bot.cli.lookup import require_known_venue, require_venue_archive
 from bot.cli.options import ROUNDS_HELP, options_from_dataclass, parse_date
-from bot.cli.output.belief_plot import require_plot_file
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.output.report_tables import print_report_tables
@@ -44,9 +43,9 @@ from bot.evaluation.summed_scores import (
     GROUP_KEYS,
     GroupScores,
     reliability_bins,
+    reliability_table,
     sums_by_forecaster,
 )
-from bot.evaluation.trial_scores import reliability_table
 from bot.evaluation.value_text import NO_VALUE, describe_outcome, format_day, format_interval, format_number
 from bot.plugin_system.registry import Registry
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
@@ -426,12 +425,17 @@ def score(ctx: typer.Context, options: ScoreOptions) -> None:
     files = [*(options.forecasts or ()), *(options.more or ())]
     require_writable(options.json, "--json")
     if options.plot is not None:
+        from bot.cli.output.belief_plot import require_plot_file
+
         require_plot_file(options.plot)
         require_writable(options.plot, "--plot")
     if options.rounds is None:
         _reject_if_given(files, "--forecasts needs --rounds DIR, the rounds to score the files against")
-        config, registry = load_config_and_plugins(ctx)
-        query_ledger(config, lambda records: _require_known(records, registry, options))
+        config = load_command_config(ctx)
+        if not query_ledger(config, lambda records: _has_scores_of(records, options)):
+            # Loading plugins takes as long as the rest of the command.
+            _, registry = load_config_and_plugins(ctx)
+            query_ledger(config, lambda records: _require_known(records, registry, options))
         request = LedgerScoreRequest(
             forecaster=options.forecaster,
             source=options.source,
@@ -460,14 +464,16 @@ def score(ctx: typer.Context, options: ScoreOptions) -> None:
     print_file_scores(config, registry, file_request)
 
 
-async def _require_known(records: ReadOnlyState, registry: Registry, options: ScoreOptions) -> None:
-    """Raise ConfigError, with the nearest names, for a venue, forecaster or source that nothing knows."""
+async def _has_scores_of(records: ReadOnlyState, options: ScoreOptions) -> bool:
+    """Return whether forecaster and source, if given, have scores; raises ConfigError for an unknown venue."""
     await require_known_venue(records, options.venue)
-    scores = records.ledger.scores
-    scored = await scores.known_names(scored=True)
-    if options.forecaster in {None, *scored.forecasters} and options.source in {None, *scored.sources}:
-        return
-    known = await scores.known_names()
+    scored = await records.ledger.scores.known_names(scored=True)
+    return options.forecaster in {None, *scored.forecasters} and options.source in {None, *scored.sources}
+
+
+async def _require_known(records: ReadOnlyState, registry: Registry, options: ScoreOptions) -> None:
+    """Raise ConfigError, with the nearest names, for a forecaster or source that nothing knows."""
+    known = await records.ledger.scores.known_names()
     for option, name, names in (
         ("forecaster", options.forecaster, {*known.forecasters, *registry.forecasters.names}),
         ("source", options.source, known.sources),

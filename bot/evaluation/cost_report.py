@@ -6,15 +6,9 @@ from datetime import UTC, date, datetime, time
 
 from bot.config.schema import Config
 from bot.core.beliefs import ModelUsage
+from bot.store.cost_totals import CostGrouping, CostRow, UnansweredCallCosts
 from bot.store.ledger import ReadOnlyState
-from bot.store.model_calls import (
-    CostGrouping,
-    CostRow,
-    ModelDemotion,
-    ScopeSpending,
-    UnansweredCallCosts,
-    read_unanswered_costs,
-)
+from bot.store.model_calls import ModelDemotion, ScopeSpending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +72,7 @@ async def load_cost_report(records: ReadOnlyState, by: CostGrouping, since: date
         # A forecast may use several models on two days: it is in several rows, and counts once.
         forecasts=await ledger.calls.count_forecasts(since=start),
         today=await load_today_costs(records, now),
-        losses=await read_unanswered_costs(ledger.calls, since=start),
+        losses=await ledger.calls.unanswered_costs(since=start),
     )
 
 

@@ -11,8 +11,8 @@ from bot.core.clock import SeededRandom
 from bot.evaluation.group_scores import CrowdComparison, GroupScore, compare_sums
 from bot.evaluation.score_report import KindReport
 from bot.evaluation.summed_scores import ALL, ForecasterSums, sums_by_forecaster
+from bot.store.cost_totals import CostGrouping, CostRow
 from bot.store.ledger import Ledger
-from bot.store.model_calls import CostGrouping, CostRow
 from bot.store.score_totals import CalibrationBin, ScoreSums
 from bot.store.scores import ScoreFilter
 

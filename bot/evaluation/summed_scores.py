@@ -15,6 +15,7 @@ from bot.evaluation.group_scores import (
     resample_groups,
     score_resampled,
 )
+from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
 from bot.evaluation.score_report import REPORTED_KINDS, CrowdScores, GroupMeans, KindReport, ScoreInterval
 from bot.stats.arrays import FloatArray, IntArray
 from bot.stats.calibration import ReliabilityBins
@@ -129,6 +130,36 @@ def reliability_bins(bins: Iterable[CalibrationBin]) -> dict[str, ReliabilityBin
         )
         for name, own in found.items()
     }
+
+
+def reliability_table(by_name: Mapping[str, ReliabilityBins]) -> ReportTable:
+    """Return bins of probabilities and outcomes by name."""
+    rows: list[dict[str, ReportCell]] = []
+    for name, bins in by_name.items():
+        rows += [
+            {"method": name, "from": low, "to": high, "n": count, "forecast": forecast, "came_true": rate}
+            for low, high, count, forecast, rate in zip(
+                bins.lower.tolist(),
+                bins.upper.tolist(),
+                bins.rows.tolist(),
+                bins.mean_forecast.tolist(),
+                bins.event_rate.tolist(),
+                strict=True,
+            )
+        ]
+    return ReportTable(
+        key="reliability",
+        title="Reliability of forecasts",
+        columns=(
+            ReportColumn("method", "method"),
+            ReportColumn("from", "from", 1),
+            ReportColumn("to", "to", 1),
+            ReportColumn("n", "n"),
+            ReportColumn("forecast", "mean forecast", 3),
+            ReportColumn("came_true", "came true", 3),
+        ),
+        rows=rows,
+    )
 
 
 def _crowd_scores(groups: Mapping[str, ResampledGroup]) -> CrowdScores | None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from bot.core.interfaces import RandomStreams
 from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable, named_columns
 from bot.evaluation.score_report import DATASET_FAMILY, FAMILIES, MARKET_FAMILY, score_interval
+from bot.evaluation.summed_scores import reliability_table
 from bot.evaluation.trial_table import EventKey, TrialTable
 from bot.stats.arrays import FloatArray, encode_keys
 from bot.stats.bootstrap import (
@@ -20,7 +21,7 @@ from bot.stats.bootstrap import (
     resample_means,
     to_brier_index,
 )
-from bot.stats.calibration import ReliabilityBins, equal_width_bins
+from bot.stats.calibration import equal_width_bins
 from bot.stats.comparison import adjust_scores, build_brier_table, decompose_variance, fit_difficulty
 from bot.stats.ranking import rank_forecasts
 from bot.stats.scores import (
@@ -353,36 +354,6 @@ def forecasts_with_outcomes(table: TrialTable, method: str) -> tuple[list[float]
     answers = table.by_method[method]
     events = [event for event in answers if event in table.resolved]
     return [answers[event].forecast for event in events], [table.resolved[event].outcome or 0.0 for event in events]
-
-
-def reliability_table(by_name: Mapping[str, ReliabilityBins]) -> ReportTable:
-    """Return bins of probabilities and outcomes by name."""
-    rows: list[dict[str, ReportCell]] = []
-    for name, bins in by_name.items():
-        rows += [
-            {"method": name, "from": low, "to": high, "n": count, "forecast": forecast, "came_true": rate}
-            for low, high, count, forecast, rate in zip(
-                bins.lower.tolist(),
-                bins.upper.tolist(),
-                bins.rows.tolist(),
-                bins.mean_forecast.tolist(),
-                bins.event_rate.tolist(),
-                strict=True,
-            )
-        ]
-    return ReportTable(
-        key="reliability",
-        title="Reliability of forecasts",
-        columns=(
-            ReportColumn("method", "method"),
-            ReportColumn("from", "from", 1),
-            ReportColumn("to", "to", 1),
-            ReportColumn("n", "n"),
-            ReportColumn("forecast", "mean forecast", 3),
-            ReportColumn("came_true", "came true", 3),
-        ),
-        rows=rows,
-    )
 
 
 def rank_methods(table: TrialTable) -> ReportTable:

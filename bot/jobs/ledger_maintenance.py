@@ -117,11 +117,13 @@ async def maintain_evidence(job: EvidenceContext) -> str:
     documents = job.ledger.documents
     packed = await pack_finished_forecasts(documents.writer, documents.readers)
     removed = 0 if job.keep is None else await remove_old_evidence(job, before=job.clock.now() - job.keep)
+    days = await job.ledger.calls.sum_finished_days(now=job.clock.now())
     pages = await return_free_pages(documents.writer)
     copied = await asyncio.to_thread(copy_new_evidence, job.path, at=job.clock.now())
     parts = {
         "forecasts compressed": packed,
         "forecasts without evidence now": removed,
+        "days of costs summed": days,
         "pages returned to the disk": pages,
         "bundles copied": copied,
     }

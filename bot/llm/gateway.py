@@ -51,8 +51,8 @@ from bot.llm.provider_client import ProviderClient
 from bot.llm.providers import sampling_settings
 from bot.llm.request_load import RequestLoad
 from bot.llm.roles import MAIN_ROLE, ModelRoles, bare_model_name, provider_name
+from bot.store.cost_totals import CostGrouping
 from bot.store.ledger import Ledger
-from bot.store.model_calls import CostGrouping
 
 # A conversation only grows, so its messages come again in each of its requests.
 MAX_REDACTED_MESSAGES = 1024

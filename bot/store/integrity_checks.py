@@ -16,6 +16,7 @@ from typing import Protocol
 
 from sqlite_utils import Database
 
+from bot.store.cost_totals import WRONG_COST_TOTALS
 from bot.store.database import WAL_LIMIT_BYTES, open_reader, translate_errors
 from bot.store.schema_views import IS_RESOLVED
 from bot.store.score_totals import WRONG_SCORE_TOTALS
@@ -321,6 +322,11 @@ group by i.venue, i.mode = 'paper', i.state having counted <> tallied
         name="score_totals_are_right",
         sql=WRONG_SCORE_TOTALS,
         meaning="sums of scores that are kept up do not match the scores",
+    ),
+    LedgerInvariant(
+        name="cost_totals_are_right",
+        sql=WRONG_COST_TOTALS,
+        meaning="costs of finished days that were summed do not match the calls",
     ),
 )
 INVARIANTS: tuple[LedgerInvariant, ...] = (

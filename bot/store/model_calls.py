@@ -17,11 +17,23 @@ from bot.core.beliefs import ModelUsage
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.language_models import CostAttribution, ModelPerformance
 from bot.store.connections import LedgerReaders, TransactionRunner
+from bot.store.cost_totals import (
+    CostGrouping,
+    CostRow,
+    UnansweredCallCosts,
+    count_paid_forecasts,
+    forget_cost_totals,
+    read_costs,
+    read_unanswered_costs,
+    sum_finished_days,
+)
 from bot.store.documents import CompressedDocument, compress_json
 from bot.store.evidence import NO_SCOPE, get_evidence, put_evidence
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 MAX_RECENT_CALLS = 5000
+# Later than all times: the first call of a process, and the first after days were summed, may be late.
+_END_OF_TIME = "a"
 _INSERT_RESERVATION = """
 insert into model_call (id, at, scope, ref, venue, forecaster, trial, role, provider, model, request, state, worst_usd)
 values (:id, :at, :scope, :ref, :venue, :forecaster, :trial, :role, :provider, :model, :request, 'reserved', :worst_usd)
@@ -63,16 +75,6 @@ _COUNT_CALLS = "select coalesce(max(rowid), 0) from model_call"
 # A mean of so many calls or more is found again once a twentieth of them is new: reading 5,000 calls takes 4 ms.
 MIN_CALLS_OF_KEPT_MEAN = 1_000
 _NEW_SHARE = 20
-_SELECT_COSTS = """
-select {name} as name, count(distinct scope), count(*), sum(state in ('failed', 'lost')), sum(attempts), sum(calls),
-       sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(coalesce(cost_usd, worst_usd)) as cost_usd,
-       coalesce(avg(latency_s) filter (where state = 'done'), 0.0)
-from model_call indexed by model_call_by_time
-where at >= :since and (:ref is null or ref = :ref)
-group by 1 order by {order}
-"""
-
-_COUNT_FORECASTS = "select count(distinct scope) from model_call indexed by model_call_by_time where at >= :since"
 
 
 class CallState(StrEnum):
@@ -132,44 +134,6 @@ class ScopeSpending:
     cost_usd: float
 
 
-class CostGrouping(StrEnum):
-    """How to group costs."""
-
-    QUESTION = "question"
-    MODEL = "model"
-    DAY = "day"
-    VENUE = "venue"
-    FORECASTER = "forecaster"
-    ROLE = "role"
-
-
-_GROUP_COLUMNS = {
-    CostGrouping.QUESTION: "ref",
-    CostGrouping.MODEL: "case when instr(model, provider || ':') = 1 then model else provider || ':' || model end",
-    CostGrouping.DAY: "substr(at, 1, 10)",
-    CostGrouping.VENUE: "venue",
-    CostGrouping.FORECASTER: "forecaster",
-    CostGrouping.ROLE: "role",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostRow:
-    """The calls of one group; ``latency_s`` is the mean of those that were answered, ``forecasts`` counts scopes.
-
-    ``failed`` counts the calls without an answer, including lost ones; ``usage`` counts running and lost calls at
-    their maximum cost. Models are named ``provider:name``, days are UTC as ``YYYY-MM-DD``.
-    """
-
-    name: str
-    forecasts: int
-    calls: int
-    failed: int
-    attempts: int
-    usage: ModelUsage
-    latency_s: float
-
-
 @dataclass(frozen=True, slots=True)
 class ModelCallStore:
     """The call log."""
@@ -180,11 +144,15 @@ class ModelCallStore:
     _typical_costs: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, float | None]] = field(
         default_factory=dict
     )
+    # The time of the newest call or sum of this process: a call from before it may be of a day that is summed.
+    _newest: list[str] = field(default_factory=lambda: [_END_OF_TIME])
 
     async def reserve(self, reservation: CallReservation, documents: Sequence[CompressedDocument] = ()) -> None:
         """Record a call before it is made, with documents of its prompt; raises MalformedDataError for a known id."""
         row = _reservation_row(reservation)
-        await self.writer.run(lambda database: _insert_reservation(database, row, documents))
+        may_be_late = row["at"] < self._newest[0]
+        self._newest[0] = row["at"]
+        await self.writer.run(lambda database: _insert_reservation(database, row, documents, may_be_late=may_be_late))
 
     async def settle(self, call: str, settlement: CallSettlement) -> str | None:
         """Record the result of a reserved call; return the digest of its answer.
@@ -243,19 +211,26 @@ class ModelCallStore:
             self._typical_costs[forecaster, playing] = (calls, mean)
         return mean
 
-    async def costs(
-        self, by: CostGrouping, *, since: datetime | None = None, ref: str | None = None
-    ) -> Sequence[CostRow]:
+    async def costs(self, by: CostGrouping, *, since: datetime | None = None) -> Sequence[CostRow]:
         """Return the costs by group, most expensive first (days in order)."""
-        order = "name" if by is CostGrouping.DAY else "cost_usd desc, name"
-        statement = _SELECT_COSTS.format(name=_GROUP_COLUMNS[by], order=order)
-        wanted = {"since": "" if since is None else format_timestamp(since), "ref": ref}
-        return await self.readers.run(lambda database: _list_costs(database, statement, wanted))
+        return await self.readers.run(lambda database: read_costs(database, by, since))
+
+    async def sum_finished_days(self, *, now: datetime) -> int:
+        """Sum the costs of the days that are over and whose calls have all ended; return how many days."""
+        count = await sum_finished_days(self.writer, self.readers, now=now)
+        self._newest[0] = _END_OF_TIME
+        return count
 
     async def count_forecasts(self, *, since: datetime | None = None) -> int:
-        """Return how many forecasts called a model, ever or since then."""
-        values = {"since": "" if since is None else format_timestamp(since)}
-        return await self.readers.run(lambda database: int(database.execute(_COUNT_FORECASTS, values).fetchone()[0]))
+        """Return how many forecasts called a model, ever or since the beginning of a day."""
+        return await self.readers.run(lambda database: count_paid_forecasts(database, since))
+
+    async def unanswered_costs(self, *, since: datetime | None = None) -> UnansweredCallCosts:
+        """Return the costs of calls that were cut off or lost, or whose answer could not be read; all, or since then.
+
+        A time is the beginning of a day.
+        """
+        return await self.readers.run(lambda database: read_unanswered_costs(database, since))
 
 
 def _require_amount(what: str, amount: float) -> None:
@@ -284,7 +259,11 @@ def _reservation_row(reservation: CallReservation) -> dict[str, Any]:
     }
 
 
-def _insert_reservation(database: Database, row: dict[str, Any], documents: Sequence[CompressedDocument]) -> None:
+def _insert_reservation(
+    database: Database, row: dict[str, Any], documents: Sequence[CompressedDocument], *, may_be_late: bool
+) -> None:
+    if may_be_late:
+        forget_cost_totals(database, at=row["at"])
     if not database.execute(_INSERT_RESERVATION, row).rowcount:
         message = f"the call {row['id']} is already recorded; each call needs its own id"
         raise MalformedDataError(message)
@@ -343,62 +322,6 @@ def _spending_since(database: Database, since: datetime) -> tuple[ScopeSpending,
 def _typical_cost(database: Database, wanted: dict[str, Any], min_forecasts: int) -> float | None:
     mean, count = database.execute(_TYPICAL_COST, wanted).fetchone()
     return None if mean is None or count < min_forecasts else float(mean)
-
-
-def _list_costs(database: Database, statement: str, wanted: dict[str, Any]) -> tuple[CostRow, ...]:
-    return tuple(
-        CostRow(
-            name=name,
-            forecasts=forecasts,
-            calls=calls,
-            failed=failed,
-            attempts=attempts,
-            usage=ModelUsage(
-                calls=asked, tokens_in=tokens_in, tokens_cached=cached, tokens_out=tokens_out, cost_usd=cost_usd
-            ),
-            latency_s=latency_s,
-        )
-        for (
-            name,
-            forecasts,
-            calls,
-            failed,
-            attempts,
-            asked,
-            tokens_in,
-            cached,
-            tokens_out,
-            cost_usd,
-            latency_s,
-        ) in database.execute(statement, wanted)
-    )
-
-
-# A failed call costs something only if the provider may have worked on it.
-_UNANSWERED_COSTS = """
-select count(*), coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call indexed by model_call_unanswered
-where at >= :since and state in ('lost', 'failed') and (state = 'lost' or cost_usd > 0)
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnansweredCallCosts:
-    """Calls without an answer that may have been billed, and their worst case in US dollars."""
-
-    calls: int = 0
-    cost_usd: float = 0.0
-
-
-async def read_unanswered_costs(calls: ModelCallStore, *, since: datetime | None = None) -> UnansweredCallCosts:
-    """Return the costs of calls that were cut off or lost, or whose answer could not be read; all, or since then."""
-    return await calls.readers.run(
-        lambda database: _read_unanswered_costs(database, "" if since is None else format_timestamp(since))
-    )
-
-
-def _read_unanswered_costs(database: Database, since: str) -> UnansweredCallCosts:
-    count, cost_usd = database.execute(_UNANSWERED_COSTS, {"since": since}).fetchone()
-    return UnansweredCallCosts(calls=count, cost_usd=float(cost_usd))
 
 
 # In the order of ``_performance_from_row``.

@@ -12,6 +12,7 @@ Migrations begin with the first release: never edit a released one, add a new on
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
+from bot.store.cost_totals import COST_TOTAL_TABLES
 from bot.store.schema_questions import QUESTION_TABLES
 from bot.store.schema_views import TRIGGERS, VIEWS
 from bot.store.score_totals import SCORE_TOTAL_TABLES, fill_score_totals
@@ -509,3 +510,10 @@ def add_score_totals(database: Database) -> None:
     for statement in SCORE_TOTAL_TABLES:
         database.execute(statement)
     fill_score_totals(database)
+
+
+@MIGRATIONS(name="0003_cost_totals")
+def add_cost_totals(database: Database) -> None:
+    """Add costs of model calls by day, which a job sums."""
+    for statement in COST_TOTAL_TABLES:
+        database.execute(statement)

@@ -20,9 +20,9 @@ from bot.forecasting.cost_check import expected_cost
 from bot.forecasting.forecast_run import REQUESTED_REASON, NoAnswerError, begin_forecast
 from bot.jobs.operator_requests import record_open_question
 from bot.plugin_system.registry import with_all_members
+from bot.store.cost_totals import CostGrouping
 from bot.store.forecasts import ForecastTrace
 from bot.store.integrity_checks import low_disk_reason
-from bot.store.model_calls import CostGrouping
 from bot.web.api_callers import ApiCaller, ApiRefusal
 from bot.web.api_schema import API_PREFIX, ForecastAnswer, ForecastRequest
 

@@ -17,7 +17,7 @@ from bot.evaluation.account_holdings import AccountHoldings, load_portfolio
 from bot.evaluation.cost_report import BudgetStatus, load_today_costs
 from bot.evaluation.value_text import format_number, format_usd
 from bot.store.cap_usage import CapUsageScope
-from bot.store.model_calls import CostGrouping, CostRow
+from bot.store.cost_totals import CostGrouping, CostRow
 from bot.web.page_context import DashboardContext
 from bot.web.question_list_page import parse_choice
 from bot.web.svg_charts import ChartSeries, draw_bars, draw_chart, draw_meter, number_axis, time_axis

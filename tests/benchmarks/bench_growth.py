@@ -30,9 +30,9 @@ HUGE_SIZE = 1_000_000
 ROUNDS = 5
 PROBE_S = 0.005
 SWEPT = 500
-COMMANDS = ("status", "doctor", "orders", "portfolio", "questions", "score")
-# A report on everything grows with it, and pruning takes minutes: they are measured up to these sizes.
-REPORTS, MAX_REPORTED, MAX_PRUNED = ("costs",), 100_000, 10_000
+COMMANDS = ("status", "doctor", "orders", "portfolio", "questions", "score", "costs")
+# Pruning takes minutes: it is measured up to this size.
+MAX_PRUNED = 10_000
 
 
 def main(size: MeasureSize) -> None:
@@ -73,7 +73,7 @@ def _measure(state: Path, questions: int) -> dict[str, str]:
     name = f"{questions:,} questions"
     say(f"{name}, the ledger", f"{path.stat().st_size / 1e6:.1f} MB")
     found = asyncio.run(_measure_jobs(grown, name))
-    for command in (*COMMANDS, *(REPORTS if questions <= MAX_REPORTED else ())):
+    for command in COMMANDS:
         # Doctor finds no daemon, and says so with its exit code.
         used = run(command, env=environment(state, source="sample", chosen="sample"), codes=(0, 1))
         found[f"foxcast {command}"] = f"{used.cpu_s:.2f} s"

@@ -16,10 +16,11 @@ from bot.core.ids import sha256_hex
 from bot.core.language_models import CostAttribution
 from bot.store.backups import create_backup
 from bot.store.connections import ReaderPool, WriterThread
+from bot.store.cost_totals import CostGrouping
 from bot.store.database import open_writer
 from bot.store.integrity_checks import run_quick_check
 from bot.store.ledger import Ledger, open_ledger
-from bot.store.model_calls import CallReservation, CallSettlement, CostGrouping
+from bot.store.model_calls import CallReservation, CallSettlement
 from bot.store.trials import RecordingKey
 from tests.benchmarks.figures import MeasureSize, percentiles, say
 

@@ -52,7 +52,8 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     ("show", "lantern:q5"),
     ("explain", f"{5:024x}"),
     ("costs",),
-    ("costs", "--by", "day"),
+    *(("costs", "--by", name) for name in ("day", "venue", "forecaster", "role")),
+    ("costs", "--since", "2026-01-01"),
     ("score",),
     ("score", "--forecaster", "plain", "--source", "almanac", "--venue", "lantern"),
     ("run", "--once"),
@@ -115,6 +116,7 @@ def test_a_trigger_reads_no_large_table_from_end_to_end(grown: GrownLedger) -> N
         "select count(*) from question",
         "select * from intent order by cost desc limit 5",
         "select s.body from step s",
+        "select sum(cost_usd) from model_call indexed by model_call_by_time where at >= ''",
     ],
 )
 def test_a_full_scan_is_found(grown: GrownLedger, sql: str) -> None:
@@ -130,6 +132,7 @@ def full_scans(ledger: Path, statements: Sequence[str]) -> Iterator[str]:
             # A walk along the order that is asked for ends at the limit.
             is_limited = " limit " in f" {' '.join(sql.split())} ".lower() and not any("TEMP B-TREE" in x for x in plan)
             scanned = [] if is_limited else [(scanned_table(line, sql), line) for line in plan]
+            scanned += [(from_first_to_last(line, sql), line) for line in plan]
             yield from (f"{table}: {line}: {' '.join(sql.split())[:300]}" for table, line in scanned if table)
 
 
@@ -138,9 +141,23 @@ def scanned_table(line: str, sql: str) -> str | None:
     found = re.fullmatch(r"SCAN (?P<name>\w+)(?: USING (?:COVERING )?INDEX (?P<index>\w+))?", line)
     if found is None or found["index"] in SMALL_INDEXES:
         return None
-    if found["name"] in LARGE:
-        return found["name"]
-    aliased = re.search(rf"\b({'|'.join(LARGE)})\s+(?:as\s+)?{found['name']}\b", sql)
+    return large_table(found["name"], sql)
+
+
+def from_first_to_last(line: str, sql: str) -> str | None:
+    """Return the large table whose rows of all times a line of a plan finds, if it does: those since '' or '0'."""
+    found = re.fullmatch(r"SEARCH (?P<name>\w+) USING (?:COVERING )?INDEX (?P<index>\w+) \((?P<column>\w+)>\?\)", line)
+    if found is None or found["index"] in SMALL_INDEXES:
+        return None
+    is_open = re.search(rf"\b{found['column']} >=? '0?'", sql) is not None
+    return large_table(found["name"], sql) if is_open else None
+
+
+def large_table(name: str, sql: str) -> str | None:
+    """Return the large table with that name or alias."""
+    if name in LARGE:
+        return name
+    aliased = re.search(rf"\b({'|'.join(LARGE)})\s+(?:as\s+)?{name}\b", sql)
     return aliased[1] if aliased else None
 
 

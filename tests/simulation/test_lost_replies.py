@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bot.core.errors import ServiceUnavailableError
-from bot.store.model_calls import CostGrouping
+from bot.store.cost_totals import CostGrouping
 from bot.testing.models import HangingAnswer, SlowAnswer, text_completion
 from tests.simulation.virtual_gateway import DOWN, VirtualGateway, failure, waiting
 from tests.unit.llm.gateway_fixture import GatewayFixture, inquiry

@@ -14,8 +14,9 @@ from bot.config.schema import Config
 from bot.core.errors import NotFoundError, ServiceUnavailableError
 from bot.evaluation.cost_report import CostReport, budget_statuses, load_cost_report, load_today_costs
 from bot.forecasting.forecast_run import NoAnswerError
+from bot.store.cost_totals import CostGrouping
 from bot.store.ledger import ReadOnlyState
-from bot.store.model_calls import CostGrouping, ModelDemotion, ScopeSpending
+from bot.store.model_calls import ModelDemotion, ScopeSpending
 from bot.testing.models import ScriptedModelProvider
 from tests.unit.forecast_run_fixture import ForecastRunFixture, model_with_beliefs, open_forecast_runs, question
 from tests.unit.llm.gateway_fixture import rows

@@ -31,10 +31,11 @@ from bot.evaluation.explanation import ForecastExplanation, load_explanation
 from bot.evaluation.value_text import describe_changes, describe_prediction
 from bot.forecasting.calibration import CalibratedPredictions
 from bot.jobs.resolution import ScoringContext, score_forecasts
+from bot.store.cost_totals import CostGrouping
 from bot.store.documents import compress_document, put_document
 from bot.store.forecasts import ForecastStart
 from bot.store.ledger import ReadOnlyState
-from bot.store.model_calls import CallReservation, CostGrouping
+from bot.store.model_calls import CallReservation
 from bot.testing.models import ScriptedModelProvider
 from tests.unit.forecast_run_fixture import (
     ForecastRunFixture,

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ FAULTS: Mapping[str, str] = {
     "call_is_of_its_question": "update model_call set ref = 'lantern:other'",
     "tallies_are_right": "update tally set count = count + 1 where name = 'forecasts'",
     "score_totals_are_right": "update score_total set value = value + 0.01",
+    "cost_totals_are_right": "update cost_day set cost_usd = cost_usd + 0.01",
     "steps_are_kept": "delete from step where number = 1",
     "recording_is_kept": "delete from evidence_document where digest in (select answer from recording)",
     "answered_call_has_its_answer": "delete from evidence_document where digest in (select answer from model_call)",
@@ -105,9 +107,11 @@ async def full(ledger_fixture: LedgerFixture, make_step: Callable[..., Step]) ->
     scores = [Score(forecast=item.forecast, target=item.target, rule="brier", value=0.2) for item in items]
     await ledger.scores.record(items, scores, at=NOON)
     await ledger_fixture.ledger.recordings.add(forecast.id, 1, RecordingKey("page", "k"), '"page"', at=NOON)
-    for name in ("answered", "under way"):
-        await ledger.calls.reserve(ledger_fixture.reservation(name, scope=forecast.id))
-    await ledger.calls.settle("answered", ledger_fixture.settlement(0.01))
+    for name, at in (("earlier", NOON - timedelta(days=1)), ("answered", NOON), ("under way", NOON)):
+        await ledger.calls.reserve(ledger_fixture.reservation(name, scope=forecast.id, at=at))
+    for name in ("earlier", "answered"):
+        await ledger.calls.settle(name, ledger_fixture.settlement(0.01))
+    assert await ledger.calls.sum_finished_days(now=NOON) == 1
     conduct = ModelPerformance(role="forecaster", model="house:small", asked=2, unparsed=0)
     await ledger.model_performance.add(conduct, scope=forecast.id, trial=1, at=NOON)
     await ledger.model_performance.demote(
@@ -172,6 +176,9 @@ def _found(full: LedgerFixture, rule: str, *faults: str) -> list[tuple[object, .
         ("tallies_are_right", "delete from tally where name = 'questions'"),
         ("tallies_are_right", "update intent_tally set count = count + 1 where state = 'acked'"),
         ("score_totals_are_right", "delete from score_total"),
+        ("cost_totals_are_right", "update cost_day set calls = calls + 1, answered = answered + 1"),
+        ("cost_totals_are_right", "update cost_forecasts set forecasts = 2 where grouping = 'model'"),
+        ("cost_totals_are_right", "update model_call set tokens_in = tokens_in + 1 where id = 'earlier'"),
         ("score_totals_are_right", "update score_bin set n = n + 1"),
     ],
 )
