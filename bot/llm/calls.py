@@ -247,7 +247,8 @@ class ModelCall:
             usage = replace(completion.usage, calls=1, cost_usd=known_usd)
             if completion.cost_usd is not None and not 0 <= completion.cost_usd < math.inf:
                 completion = replace(completion, cost_usd=None)
-            text = CALL_RECORD_SERIALIZER.encode(self._call_record(completion, usage))
+            # What is recorded is used: without secrets, as in the record.
+            text, record = CALL_RECORD_SERIALIZER.encode_as_read(self._call_record(completion, usage))
             finish = completion.finish.value
         except (AttributeError, TypeError, ValueError) as error:
             message = (
@@ -258,7 +259,7 @@ class ModelCall:
         settlement = CallSettlement(
             usage=usage, attempts=self._requests_sent, latency_s=self.latency_s, finish=finish, answer=text
         )
-        return SettledAnswer(completion=completion, settlement=settlement)
+        return SettledAnswer(completion=record.completion, settlement=settlement)
 
     async def record_answer(self, answer: SettledAnswer) -> ModelAnswer:
         """Settle a call with its answer; it is recorded when this returns."""
