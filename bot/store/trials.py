@@ -297,7 +297,7 @@ class RecordingStore:
         Answers of models are whole, also those that were stored as references. Raises StoreError for a damaged one.
         """
         values = {"scope": scope, "trial": trial, "kinds": None if kinds is None else to_json_list(kinds)}
-        if not await self.readers.lookup(lambda database: database.execute(_ANY_RECORDING, values).fetchone()):
+        if not await self.readers.lookup_rows(_ANY_RECORDING, values):
             return {}
         return await self.readers.run(lambda database: _read_trial(database, values))
 
