@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from bot.core.secret_forms import (
     MAX_DECODE_ROUNDS,
+    EscapePatterns,
     can_be_hidden,
     compile_escapes,
     decode_escapes,
@@ -65,7 +66,7 @@ class SecretRedactor:
     blocks: frozenset[int] = field(default=frozenset(), repr=False)
     short_forms: Sequence[bytes] = field(default=(), repr=False)
     plain_forms: Sequence[bytes] = field(default=(), repr=False)
-    escapes: re.Pattern[bytes] = field(default_factory=lambda: compile_escapes(()), repr=False)
+    escapes: EscapePatterns = field(default_factory=lambda: compile_escapes(()), repr=False)
 
     @classmethod
     def from_secrets(cls, secrets: Iterable[str]) -> "SecretRedactor":

@@ -502,7 +502,7 @@ class ModelPerformanceStore:
         """Return the last performances of a model, newest first; only those after a time and in a role, if given."""
         since = "" if after is None else format_timestamp(after)
         wanted: dict[str, object] = {"model": model, "role": role, "limit": limit, "after": since}
-        return [_performance_from_row(*row) for row in await self.readers.lookup_rows(_RECENT_TRIALS, wanted)]
+        return tuple(_performance_from_row(*row) for row in await self.readers.lookup_rows(_RECENT_TRIALS, wanted))
 
     async def latest(self, *, limit: int, after: datetime) -> Sequence[RecentModelPerformance]:
         """Return for each forecaster, role and model its last trials after a time, at most ``limit`` of each."""
