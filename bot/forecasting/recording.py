@@ -79,7 +79,7 @@ class RecordedReply:
 class OpenExchange:
     """A running exchange, or one from the record; ``number`` counts from 0, without skipped ones.
 
-    Whoever sets a ``value`` that only names a reply on record elsewhere sets ``is_reference``: it is recorded in one
+    The caller sets ``is_reference`` for a ``value`` that only names a reply on record elsewhere: it is recorded in one
     write with what is recorded next.
     """
 
