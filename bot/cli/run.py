@@ -225,7 +225,7 @@ async def load_pass_summary(app: FoxcastApp, runs: Sequence[JobRun]) -> PassSumm
 async def _summary_line(app: FoxcastApp, forecast: Forecast) -> SummaryLine:
     """Return the line of a forecast, for a resolved target if there is one."""
     outcomes = {found.target: found for found in await app.ledger.resolutions.current(forecast.ref)}
-    question = (await app.ledger.forecasts.trace(forecast.id)).question
+    question = await app.ledger.forecasts.question_of(forecast.id)
     target = next((key for key in forecast.predictions if key in outcomes), next(iter(forecast.predictions)))
     return SummaryLine(
         forecast=forecast,

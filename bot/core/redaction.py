@@ -11,9 +11,11 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from bot.core.secret_forms import (
     MAX_DECODE_ROUNDS,
+    EscapePatterns,
     can_be_hidden,
     compile_escapes,
     decode_escapes,
@@ -64,7 +66,7 @@ class SecretRedactor:
     blocks: frozenset[int] = field(default=frozenset(), repr=False)
     short_forms: Sequence[bytes] = field(default=(), repr=False)
     plain_forms: Sequence[bytes] = field(default=(), repr=False)
-    escapes: re.Pattern[bytes] = field(default_factory=lambda: compile_escapes(()), repr=False)
+    escapes: EscapePatterns = field(default_factory=lambda: compile_escapes(()), repr=False)
 
     def with_secrets(self, secrets: Iterable[str]) -> "SecretRedactor":
         """Return a redactor that also knows these secrets."""
@@ -169,11 +171,20 @@ class SecretRedactor:
                 yield first, end
 
 
+# Most short texts come more than once: a name in each row, a document when it is encoded and when it is written.
+_MAX_REMEMBERED_CHARS = 16_384
+_MAX_REMEMBERED_TEXTS = 512
+
+
 class _KnownSecrets:
     """The secrets known in this process; like its environment they are global."""
 
     def __init__(self) -> None:
-        self.redactor = SecretRedactor()
+        self.use(SecretRedactor())
+
+    def use(self, redactor: SecretRedactor) -> None:
+        self.redactor = redactor
+        self.redact_short = lru_cache(maxsize=_MAX_REMEMBERED_TEXTS)(redactor.redact)
 
 
 _KNOWN_SECRETS = _KnownSecrets()
@@ -183,7 +194,7 @@ def register_secrets(*secrets: str) -> None:
     """Register secrets; one that is too short is ignored."""
     fresh = frozenset(secret for secret in secrets if can_be_hidden(secret)) - _KNOWN_SECRETS.redactor.secrets
     if fresh:
-        _KNOWN_SECRETS.redactor = _KNOWN_SECRETS.redactor.with_secrets(fresh)
+        _KNOWN_SECRETS.use(_KNOWN_SECRETS.redactor.with_secrets(fresh))
 
 
 def register_url_passwords(text: str) -> None:
@@ -199,7 +210,7 @@ def temporary_secrets() -> Iterator[None]:
     try:
         yield
     finally:
-        _KNOWN_SECRETS.redactor = before
+        _KNOWN_SECRETS.use(before)
 
 
 def known_redactor() -> SecretRedactor:
@@ -208,8 +219,11 @@ def known_redactor() -> SecretRedactor:
 
 
 def redact_known_secrets(text: str) -> str:
-    """Return the text without the known secrets and otherwise unchanged, for data."""
-    return _KNOWN_SECRETS.redactor.redact(text)
+    """Return the text without the known secrets, the same object if it has none, for data."""
+    if len(text) > _MAX_REMEMBERED_CHARS or not _KNOWN_SECRETS.redactor.secrets:
+        return _KNOWN_SECRETS.redactor.redact(text)
+    hidden = _KNOWN_SECRETS.redact_short(text)
+    return text if hidden == text else hidden
 
 
 def redact_known_secret_bytes(content: bytes) -> bytes:

@@ -332,7 +332,7 @@ class QuestionTask:
             ),
         )
         asked = question if forecaster.clairvoyant else hide_late_crowd(question, context.cutoff)
-        run = TrialSettings(limits=forecaster.limits, log=log)
+        run = TrialSettings(limits=forecaster.limits, log=log, write_waiting=context.write_waiting)
         return await run_trial(forecaster.implementation, asked, context, run)
 
     async def _open_trial(self, question: Question, start: GuardedTrialContext) -> GuardedTrialContext:

@@ -201,7 +201,7 @@ async def _iter_outcomes(ledger: Ledger, since: datetime | None) -> AsyncIterato
 async def _question_known_at(ledger: Ledger, scope: str) -> tuple[str, datetime | None]:
     """Return the question of a scope, and when its first outcome was known or is due, where the ledger has it."""
     try:
-        question = (await ledger.forecasts.trace(scope)).question
+        question = await ledger.forecasts.question_of(scope)
     except NotFoundError:
         return await find_scope_question(ledger, scope) or scope, None
     resolved = [one.resolved_at for one in await ledger.resolutions.current(question.ref)]

@@ -258,7 +258,8 @@ class ForecastRun:
                 urgency=self._urgency(),
             )
         )
-        run = TrialSettings(limits=forecaster.limits, log=partial(self._log_step, warm, number))
+        log, write_waiting = partial(self._log_step, warm, number), trial_context.write_waiting
+        run = TrialSettings(limits=forecaster.limits, log=log, write_waiting=write_waiting)
         asked = running.question if forecaster.clairvoyant else hide_late_crowd(running.question, running.cutoff)
         with prompt_folder_in_use(forecaster.prompt_folder):
             trial = await run_trial(forecaster.implementation, asked, trial_context, run)

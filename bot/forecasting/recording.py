@@ -28,13 +28,9 @@ from bot.core.errors import (
 )
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import Clock
-from bot.store.serialization import JsonSerializer
-from bot.store.trials import RecordedResponse, RecordingKey, RecordingStore
+from bot.store.trials import RECORDING_SERIALIZER, RecordedResponse, RecordingKey, RecordingStore
 
 _REQUEST_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-
-
-_BODY_SERIALIZER: JsonSerializer[Any] = JsonSerializer("exchange", Any)
 
 
 # Failures that a person or time may resolve.
@@ -81,11 +77,16 @@ class RecordedReply:
 
 @dataclass(slots=True)
 class OpenExchange:
-    """A running exchange, or one from the record; ``number`` counts from 0, without skipped ones."""
+    """A running exchange, or one from the record; ``number`` counts from 0, without skipped ones.
+
+    The caller sets ``is_reference`` for a ``value`` that only names a reply on record elsewhere: it is recorded in one
+    write with what is recorded next.
+    """
 
     number: int
     value: Any = None
     recorded: RecordedReply | None = None
+    is_reference: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -129,6 +130,8 @@ class TrialRecording:
     _discarded: set[RecordingKey] = field(default_factory=set)
     _request_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _unwritten: dict[RecordingKey, str] = field(default_factory=dict)
+    # Nothing would be lost with them, so they wait for the next write.
+    _references: dict[RecordingKey, str] = field(default_factory=dict)
 
     async def load(self) -> None:
         """Read the record; of a sealed one only the exchanges of the forecaster, since no tool repeats its requests."""
@@ -188,17 +191,17 @@ class TrialRecording:
             await self._flush()
             try:
                 yield exchange
-                body = _BODY_SERIALIZER.encode({**header, "value": exchange.value})
+                body = RECORDING_SERIALIZER.encode({**header, "value": exchange.value})
             except StoreError:
                 raise
             except FoxcastError as error:
-                body = _BODY_SERIALIZER.encode({**header, **_fault_fields(error)})
+                exchange.is_reference = False
+                body = RECORDING_SERIALIZER.encode({**header, **_fault_fields(error)})
         except BaseException:
             # There was no reply, so it does not count: asking again is asking for the first time.
             self._request_counts[kind, asked] -= self._request_counts[kind, asked] == key.nth + 1
             raise
-        response = self._add_later(key, body) if with_next else await self._add(key, body)
-        exchange.recorded = _decode_exchange(key, response)
+        exchange.recorded = await self._record_reply(exchange, key, body, with_next=with_next)
 
     async def replay_or_run(
         self,
@@ -222,8 +225,17 @@ class TrialRecording:
             if self.read_only:
                 message = f"trial {self.trial} of {self.scope}: no {kind} is on record"
                 raise NotFoundError(message)
-            self._add_later(key, _encode_sync_result(make, self._header(kind)))
+            self._add_later(key, _encode_sync_result(make, self._header(kind)), self._unwritten)
         return _decode_exchange(key, self.exchanges_by_key[key]).value
+
+    async def _record_reply(
+        self, exchange: OpenExchange, key: RecordingKey, body: str, *, with_next: bool
+    ) -> RecordedReply:
+        if exchange.is_reference:
+            response = self._add_later(key, body, self._references)
+            return RecordedReply(key, response.digest, exchange.value)
+        response = self._add_later(key, body, self._unwritten) if with_next else await self._add(key, body)
+        return _decode_exchange(key, response)
 
     def has_exchange(self, kind: str, asked: str) -> bool:
         """Say whether a reply that needs no waiting is on record."""
@@ -257,8 +269,8 @@ class TrialRecording:
     def _header(self, kind: str) -> dict[str, str]:
         return {"configuration": self.configuration} if self.configuration and kind in _CONFIGURED_KINDS else {}
 
-    def _add_later(self, key: RecordingKey, body: str) -> RecordedResponse:
-        self._unwritten[key] = body
+    def _add_later(self, key: RecordingKey, body: str, waiting: dict[RecordingKey, str]) -> RecordedResponse:
+        waiting[key] = body
         self.exchanges_by_key[key] = RecordedResponse(digest=sha256_hex(body.encode()), body=body)
         return self.exchanges_by_key[key]
 
@@ -267,17 +279,23 @@ class TrialRecording:
         self.exchanges_by_key[key] = RecordedResponse(digest=digest, body=body)
         return self.exchanges_by_key[key]
 
+    async def write_waiting(self) -> None:
+        """Write what waits for the next write; a step, and the end of the trial, come after it. Raises StoreError."""
+        while self._unwritten or self._references:
+            await self._write({})
+
     async def _flush(self) -> None:
         while self._unwritten:
             await self._write({})
 
     async def _write(self, bodies: Mapping[RecordingKey, str]) -> str:
         """Write what waits to be written, then these bodies; return the digest of the last."""
-        unwritten = dict(self._unwritten)
+        unwritten = self._unwritten | self._references
         digests = await self.exchanges.add_all(self.scope, self.trial, {**unwritten, **bodies}, at=self.clock.now())
         # A concurrent exchange may have written the same.
         for key in unwritten:
             self._unwritten.pop(key, None)
+            self._references.pop(key, None)
         return digests[-1]
 
 
@@ -294,9 +312,9 @@ def parse_exchange_key(text: str) -> RecordingKey:
 
 def _encode_sync_result(make: Callable[[], Any], header: Mapping[str, str]) -> str:
     try:
-        return _BODY_SERIALIZER.encode({**header, "value": make()})
+        return RECORDING_SERIALIZER.encode({**header, "value": make()})
     except FoxcastError as error:
-        return _BODY_SERIALIZER.encode({**header, **_fault_fields(error)})
+        return RECORDING_SERIALIZER.encode({**header, **_fault_fields(error)})
 
 
 def _depends_on_fault(result: Mapping[str, Any], faults: set[RecordingKey]) -> bool:

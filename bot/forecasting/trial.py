@@ -4,7 +4,7 @@ Every step is checked and logged before the next one is requested.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -37,6 +37,10 @@ _ENDS_BY_LIMIT = {
     "repeats": TrialEnd.REPEAT_LIMIT,
     "context": TrialEnd.CONTEXT_LIMIT,
 }
+
+
+async def _write_nothing() -> None:
+    pass
 
 
 class StepLogger(Protocol):
@@ -84,10 +88,14 @@ class _TrialProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSettings:
-    """How to run a trial: its limits, and where its steps are logged."""
+    """How to run a trial: its limits, and where its steps are logged.
+
+    ``write_waiting`` writes what else waits to be recorded, before each step and at the end.
+    """
 
     limits: TrialLimits
     log: StepLogger
+    write_waiting: Callable[[], Awaitable[None]] = _write_nothing
 
 
 async def _run_steps(
@@ -97,6 +105,7 @@ async def _run_steps(
         if why := belief_mismatch(step.belief, question):
             message = f"step {progress.steps + 1} ({step.action.name}): {why}"
             raise MalformedDataError(message)
+        await run.write_waiting()
         await run.log(progress.steps + 1, step)
         progress.add(step)
         if step.final:
@@ -130,6 +139,12 @@ async def run_trial(forecaster: Forecaster, question: Question, context: TrialCo
     failure.
     Raises StoreError when a step cannot be logged: an unlogged step must not count.
     """
+    trial = await _play_trial(forecaster, question, context, run)
+    await run.write_waiting()
+    return trial
+
+
+async def _play_trial(forecaster: Forecaster, question: Question, context: TrialContext, run: TrialSettings) -> Trial:
     progress = _TrialProgress()
     limit = asyncio.timeout(run.limits.seconds)
     try:

@@ -55,6 +55,7 @@ from bot.forecasting.trial_memory import (
 from bot.forecasting.untrusted_text import clean_text
 from bot.store.evidence import DocumentStore
 from bot.store.serialization import JsonSerializer, sanitize_text
+from bot.store.trials import MODEL_KIND
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,6 +142,9 @@ class GuardedTrialContext:
     async def report_performance(self, performance: ModelPerformance) -> None:
         """Report how the model in a role performed in this trial; without models this does nothing."""
 
+    async def write_waiting(self) -> None:
+        """Write what waits for the next write to the record; raises StoreError."""
+
 
 def _missing_model_error(role: str) -> ConfigError:
     return ConfigError(f"no model plays the role {role} here")
@@ -157,6 +161,18 @@ class TrialContextFactory(Protocol):
 
 
 _ANSWER_SERIALIZER: JsonSerializer[ModelAnswer] = JsonSerializer("answer", ModelAnswer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AnswerReference:
+    """An answer without its completion, which is in the record of its call; ``RecordingStore.read_trial`` adds it."""
+
+    usage: ModelUsage
+    model: str
+    document: str
+
+
+_REFERENCE_SERIALIZER: JsonSerializer[_AnswerReference] = JsonSerializer("reference to an answer", _AnswerReference)
 
 
 _PROMPT_SERIALIZER: JsonSerializer[Prompt] = JsonSerializer("prompt", Prompt)
@@ -209,7 +225,9 @@ class TrialModels:
         self, role: str, prompt: Prompt, *, seed: int | None = None, names: list[str] | None = None
     ) -> RecordedAnswer:
         """Ask the model in a role; errors as in ``TrialContext.ask_model``. The exchange's name joins ``names``."""
-        async with self.record.exchange("model", self._prompt_digest(role, prompt, seed), names=names) as exchange:
+        answer: ModelAnswer | None = None
+        asked = self._prompt_digest(role, prompt, seed)
+        async with self.record.exchange(MODEL_KIND, asked, names=names) as exchange:
             if exchange.is_new:
                 models, deadline_s = self._require_models(role), self._seconds_left()
                 request = ModelRequest(
@@ -221,12 +239,17 @@ class TrialModels:
                     urgency=self.urgency,
                 )
                 try:
-                    exchange.value = _ANSWER_SERIALIZER.plain(await models.ask(request, deadline_s=deadline_s))
+                    answer = await models.ask(request, deadline_s=deadline_s)
                 except ServiceUnavailableError:
                     # If the trial had no time left, that is why there is no answer.
                     self._seconds_left()
                     raise
-        return RecordedAnswer(_ANSWER_SERIALIZER.value(exchange.reply.value), exchange.reply)
+                # A call for another forecast may be removed from the record before this trial is.
+                exchange.is_reference = bool(answer.document) and not answer.stored
+                exchange.value = _plain_answer(answer, whole=not exchange.is_reference)
+        if answer is None or not exchange.is_reference:
+            answer = _ANSWER_SERIALIZER.value(exchange.reply.value)
+        return RecordedAnswer(answer, exchange.reply)
 
     def _seconds_left(self) -> float:
         """Return the seconds that the trial has left; raises TrialLimitReachedError if there are none."""
@@ -248,6 +271,13 @@ class TrialModels:
         # Tools and schemas are made once and offered again and again.
         frame = self.frames.find((prompt.schema, *prompt.tools), lambda: _frame_digest(prompt), key=prompt.allowed)
         return request_digest({"role": role, "frame": frame, "messages": messages, "seed": seed})
+
+
+def _plain_answer(answer: ModelAnswer, *, whole: bool) -> object:
+    if whole:
+        return _ANSWER_SERIALIZER.plain(answer)
+    reference = _AnswerReference(usage=answer.usage, model=answer.model, document=answer.document)
+    return _REFERENCE_SERIALIZER.plain(reference)
 
 
 def _frame_digest(prompt: Prompt) -> str:
@@ -452,6 +482,10 @@ class RecordedTrialContext(GuardedTrialContext):
         """Pass on how a model performed; a replay stores nothing."""
         if self.models.models is not None and not self.record.read_only:
             await self.models.models.grade(performance, self.models.charge)
+
+    async def write_waiting(self) -> None:
+        """Write what waits for the next write to the record."""
+        await self.record.write_waiting()
 
     def _record_opening(self) -> None:
         # Recorded before the first exchange, and not for trials that use nothing.

@@ -5,7 +5,9 @@ A request without a complete reply is sent again if the budget allows it.
 
 import asyncio
 import math
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from bot.core.beliefs import ModelUsage
 from bot.core.errors import (
@@ -30,10 +32,12 @@ from bot.llm.deadline import RequestDeadline
 from bot.llm.pricing import ModelPrice
 from bot.llm.providers import describe_foreign_error
 from bot.llm.roles import provider_name
+from bot.store.documents import is_compressed_inline
 from bot.store.ledger import Ledger
 from bot.store.model_calls import CallReservation, CallSettlement
 from bot.store.serialization import format_timestamp
 
+SettledT = TypeVar("SettledT")
 MAX_DETAIL_CHARS = 500
 # How often one request to a model may be sent again because its reply was lost.
 LOST_RETRIES = 1
@@ -89,7 +93,7 @@ class CostAccounting:
         self.tasks = tasks
         self._alerts = alerts
         self._last_number = calls_today
-        self._settling: dict[str, asyncio.Task[str | None]] = {}
+        self._settling: dict[str, asyncio.Task[Any]] = {}
 
     async def find_recorded_answer(self, request: ModelCallRequest) -> ModelAnswer | None:
         """Return the recorded answer to the same request, if there is one; with the cost if this trial made it."""
@@ -157,10 +161,22 @@ class CostAccounting:
 
     async def settle_call(self, request: ModelCallRequest, call: str, settlement: CallSettlement) -> str | None:
         """Record the result of a call, also if the caller is cancelled meanwhile."""
-        task = self.tasks.start_task(self.ledger.calls.settle(call, settlement))
+        if not is_compressed_inline(settlement.answer or ""):
+            return await asyncio.shield(self._start_settling(request, self.ledger.calls.settle(call, settlement)))
+        try:
+            return await self.ledger.calls.settle(call, settlement)
+        except asyncio.CancelledError:
+            # The writer has it already; who makes the same request waits until it is on record.
+            self._start_settling(request, self.ledger.calls.wait_for_writes())
+            raise
+
+    def _start_settling(
+        self, request: ModelCallRequest, work: Coroutine[Any, Any, SettledT]
+    ) -> "asyncio.Task[SettledT]":
+        task = self.tasks.start_task(work)
         self._settling[request.digest] = task
         task.add_done_callback(lambda _: self._settling.pop(request.digest, None))
-        return await asyncio.shield(task)
+        return task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +258,8 @@ class ModelCall:
             usage = replace(completion.usage, calls=1, cost_usd=known_usd)
             if completion.cost_usd is not None and not 0 <= completion.cost_usd < math.inf:
                 completion = replace(completion, cost_usd=None)
-            text = CALL_RECORD_SERIALIZER.encode(self._call_record(completion, usage))
+            # What is recorded is used: without secrets, as in the record.
+            text, record = CALL_RECORD_SERIALIZER.encode_as_read(self._call_record(completion, usage))
             finish = completion.finish.value
         except (AttributeError, TypeError, ValueError) as error:
             message = (
@@ -253,7 +270,7 @@ class ModelCall:
         settlement = CallSettlement(
             usage=usage, attempts=self._requests_sent, latency_s=self.latency_s, finish=finish, answer=text
         )
-        return SettledAnswer(completion=completion, settlement=settlement)
+        return SettledAnswer(completion=record.completion, settlement=settlement)
 
     async def record_answer(self, answer: SettledAnswer) -> ModelAnswer:
         """Settle a call with its answer; it is recorded when this returns."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
@@ -391,6 +392,7 @@ def _same_host_redirect(url: str, location: str) -> str:
     return target
 
 
+@lru_cache(maxsize=256)
 def _require_address(url: str) -> None:
     try:
         parts = urlsplit(url)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ from bot.store.database import (
 )
 
 ResultT = TypeVar("ResultT")
+StatementValues = Sequence[Any] | Mapping[str, Any]
 
 
 class TransactionRunner(Protocol):
@@ -51,6 +52,10 @@ class LedgerReaders(TransactionRunner, Protocol):
 
     async def lookup(self, query: Callable[[Database], ResultT], /) -> ResultT:
         """Return the result of a short query as ``run`` does; see ``ReaderPool.lookup``."""
+        ...
+
+    async def lookup_rows(self, statement: str, values: StatementValues = (), /) -> list[Any]:
+        """Return the rows of one short query; see ``ReaderPool.lookup_rows``."""
         ...
 
 
@@ -148,6 +153,20 @@ class ReaderPool:
         still meanwhile, so one that takes more than MAX_LOOKUP_BLOCKS, or finds the database busy, is stopped and runs
         again in a thread; what Python does with the rows is not bounded, and must be little.
         """
+        return await self._run_on_loop(query, _run_in_snapshot)
+
+    async def lookup_rows(self, statement: str, values: StatementValues = ()) -> list[Any]:
+        """Return all rows of one query as ``lookup`` does, with a quarter of the statements.
+
+        A single query reads one snapshot in any case, of the main database first.
+        """
+        return await self._run_on_loop(lambda database: database.conn.execute(statement, values).fetchall(), _run_query)
+
+    async def _run_on_loop(
+        self,
+        query: Callable[[Database], QueryResultT],
+        run: Callable[[Database, Callable[[Database], QueryResultT], Path], QueryResultT],
+    ) -> QueryResultT:
         database = self._own
         if database is None:
             message = f"{self._path}: the ledger is closed"
@@ -157,7 +176,7 @@ class ReaderPool:
             await yield_to_event_loop()
         self._lookup_blocks = 0
         try:
-            return _run_in_snapshot(database, query, self._path)
+            return run(database, query, self._path)
         except StoreError as error:
             if error.__cause__ is None or not is_busy_or_interrupted(error.__cause__):
                 raise
@@ -194,6 +213,17 @@ class ReaderPool:
     def _give_back(self, database: Database, reading: asyncio.Future[Any]) -> None:
         self._idle.put_nowait(database)
         reading.exception()  # no caller is left to handle an error after a cancellation
+
+
+def _run_query(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
+    try:
+        return query(database)
+    except (sqlite3.Error, OSError) as error:
+        _release_cursors(error)
+        known = explain_error(error, path)
+        if known is None:
+            raise
+        raise known from error
 
 
 def _run_in_snapshot(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:

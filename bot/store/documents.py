@@ -76,6 +76,11 @@ def get_document(database: Database, digest: str) -> StoredDocument:
 JSON_MEDIA_TYPE = "application/json"
 
 
+def is_compressed_inline(text: str) -> bool:
+    """Return whether ``compress_json`` compresses the text at once, without waiting for a thread."""
+    return len(text) * (1 if text.isascii() else 4) <= MAX_INLINE_BYTES
+
+
 async def compress_json(text: str) -> CompressedDocument:
     """Compress JSON text to a document; lone surrogates become U+FFFD."""
     content = sanitize_text(text).encode()

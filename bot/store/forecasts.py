@@ -315,6 +315,10 @@ class ForecastStore:
         """Return the full record of a forecast, finished or not; raises NotFoundError."""
         return await self.readers.run(lambda database: _read_trace(database, forecast_id))
 
+    async def question_of(self, forecast_id: str) -> Question:
+        """Return the question of a forecast as it was when that began; raises NotFoundError."""
+        return await self.readers.lookup(lambda database: _read_question(database, forecast_id))
+
     async def count(self) -> int:
         """Return the number of completed forecasts."""
         return await self.readers.run(lambda database: int(database.execute(_COUNT_FORECASTS).fetchone()[0]))
@@ -445,6 +449,8 @@ def _require_every_target(database: Database, forecast: Forecast) -> None:
 
 def _read_forecasts(database: Database, name: str, values: Sequence[object]) -> list[Forecast]:
     heads = database.execute(_FORECAST_QUERIES[name], values).fetchall()
+    if not heads:
+        return []
     finals: defaultdict[str, dict[str, Prediction]] = defaultdict(dict)
     raws: defaultdict[str, dict[str, Prediction]] = defaultdict(dict)
     for forecast, target, *final, raw_probability, raw_body in database.execute(
@@ -473,6 +479,14 @@ def _forecast_from_row(
         fitted=fitted,
         calibration=calibration,
     )
+
+
+def _read_question(database: Database, forecast_id: str) -> Question:
+    row = database.execute(_SELECT_TRACE, [forecast_id]).fetchone()
+    if row is None:
+        message = f"no forecast {forecast_id} in the ledger"
+        raise NotFoundError(message)
+    return read_question_version(database, row[0], price=row[1])
 
 
 def _read_trace(database: Database, forecast_id: str) -> ForecastTrace:

@@ -219,7 +219,7 @@ class LearningStore:
 
     async def read_unresolved_notes(self, forecaster: str, *, before: datetime, running: str) -> list[UnresolvedNote]:
         """Return the newest notes of a forecaster on questions that were open before that time."""
-        if not await self.readers.lookup(lambda database: database.execute(_ANY_NOTE).fetchone()):
+        if not await self.readers.lookup_rows(_ANY_NOTE):
             return []
         return await self.readers.run(
             lambda database: read_unresolved_notes(database, forecaster, before=before, running=running)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from sqlite_utils import Database
@@ -164,9 +165,17 @@ class ModelCallStore:
         await self.writer.run(lambda database: _settle_call(database, row, answer))
         return None if answer is None else answer.digest
 
+    async def wait_for_writes(self) -> None:
+        """Return when all that was to be written before is on the disk. Raises StoreError."""
+        await self.writer.run(lambda _: None)
+
     async def find_recorded_answer(self, request: str) -> tuple[str, str] | None:
         """Return digest and text of the newest answer to the same request."""
-        return await self.readers.lookup(lambda database: _find_recorded_answer(database, request))
+        rows = await self.readers.lookup_rows(RECORDED_ANSWER, [request])
+        if not rows:
+            return None
+        ((answer,),) = rows
+        return await self.readers.lookup(lambda database: _read_answer(database, answer))
 
     async def mark_lost(self, *, at: datetime) -> int:
         """Mark every call that is still reserved as lost and return how many; only at start, when no call runs."""
@@ -178,9 +187,8 @@ class ModelCallStore:
 
     async def spent_on(self, scope: str) -> float:
         """Return the US dollars spent or reserved on one forecast."""
-        return await self.readers.lookup(
-            lambda database: float(database.execute(SPENDING_OF_SCOPE, [scope]).fetchone()[0])
-        )
+        ((cost_usd,),) = await self.readers.lookup_rows(SPENDING_OF_SCOPE, [scope])
+        return float(cost_usd)
 
     async def typical_cost(
         self, forecaster: str, *, players: Iterable[tuple[str, str]] | None = None, min_forecasts: int = 5
@@ -202,7 +210,7 @@ class ModelCallStore:
 
         It is asked for before each forecast.
         """
-        calls = await self.readers.lookup(lambda database: int(database.execute(_COUNT_CALLS).fetchone()[0]))
+        ((calls,),) = await self.readers.lookup_rows(_COUNT_CALLS)
         playing = tuple(players)
         counted, mean = self._typical_costs.get((forecaster, playing), (0, None))
         is_fresh = 0 <= calls - counted < min(calls, MAX_RECENT_CALLS) / _NEW_SHARE
@@ -304,10 +312,9 @@ def _settle_call(database: Database, row: dict[str, Any], answer: CompressedDocu
     raise StoreError(message)
 
 
-def _find_recorded_answer(database: Database, request: str) -> tuple[str, str] | None:
-    row = database.execute(RECORDED_ANSWER, [request]).fetchone()
+def _read_answer(database: Database, answer: str) -> tuple[str, str] | None:
     try:
-        return None if row is None else (row[0], get_evidence(database, row[0]).content.decode())
+        return answer, get_evidence(database, answer).content.decode()
     except NotFoundError:
         return None  # pruned
 
@@ -418,7 +425,7 @@ class ModelPerformanceStore:
         """Return the last performances of a model, newest first; only those after a time and in a role, if given."""
         since = "" if after is None else format_timestamp(after)
         wanted: dict[str, object] = {"model": model, "role": role, "limit": limit, "after": since}
-        return await self.readers.lookup(lambda database: _recent_trials(database, wanted))
+        return tuple(_performance_from_row(*row) for row in await self.readers.lookup_rows(_RECENT_TRIALS, wanted))
 
     async def latest(self, *, limit: int, after: datetime) -> Sequence[RecentModelPerformance]:
         """Return for each forecaster, role and model its last trials after a time, at most ``limit`` of each."""
@@ -462,10 +469,6 @@ def _execute_row(database: Database, statement: str, row: Mapping[str, Any]) -> 
     database.execute(statement, dict(row))
 
 
-def _recent_trials(database: Database, wanted: dict[str, object]) -> tuple[ModelPerformance, ...]:
-    return tuple(_performance_from_row(*row) for row in database.execute(_RECENT_TRIALS, wanted))
-
-
 def _recent_by_forecaster(database: Database, wanted: dict[str, object]) -> tuple[RecentModelPerformance, ...]:
     found: dict[tuple[str, str, str], list[ModelPerformance]] = {}
     for who, *row in database.execute(_RECENT_BY_FORECASTER, wanted):
@@ -477,6 +480,8 @@ def _recent_by_forecaster(database: Database, wanted: dict[str, object]) -> tupl
     )
 
 
+# The newest trials are read again after each trial.
+@lru_cache(maxsize=1024)
 def _performance_from_row(role: str, model: str, *columns: Any) -> ModelPerformance:  # noqa: ANN401 - a database row
     asked, unparsed, submitted, ended_at_half, submission_gap, beliefs, unread_beliefs, errors = columns
     return ModelPerformance(

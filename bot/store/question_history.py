@@ -302,9 +302,8 @@ class QuestionHistoryReader:
     async def is_only_question(self, ref: QuestionRef, *, before: datetime) -> bool:
         """Return whether no other question was known."""
         values = {"ref": str(ref), "before": format_timestamp(before)}
-        return not await self.readers.lookup(
-            lambda database: database.execute(_OTHER_QUESTION_EXISTS, values).fetchone()[0]
-        )
+        ((others,),) = await self.readers.lookup_rows(_OTHER_QUESTION_EXISTS, values)
+        return not others
 
     async def open(
         self, ref: QuestionRef, words: Sequence[str], *, before: datetime, limit: int
@@ -319,7 +318,8 @@ class QuestionHistoryReader:
     async def has_changed(self, ref: QuestionRef, *, before: datetime) -> bool:
         """Return whether a question had a second version or a second price."""
         values = {"ref": str(ref), "before": format_timestamp(before)}
-        return bool(await self.readers.lookup(lambda database: database.execute(_HAS_CHANGED, values).fetchone()[0]))
+        ((changed,),) = await self.readers.lookup_rows(_HAS_CHANGED, values)
+        return bool(changed)
 
     async def past(self, ref: QuestionRef, *, before: datetime) -> QuestionTimeline:
         """Return the history of a question; empty if it was not known."""
@@ -328,13 +328,13 @@ class QuestionHistoryReader:
 
     async def forecast_reason(self, forecast: str) -> str:
         """Return why a forecast was begun; empty for an unknown forecast."""
-        row = await self.readers.lookup(lambda database: database.execute(_FORECAST_REASON, [forecast]).fetchone())
-        return str(row[0]) if row else ""
+        rows = await self.readers.lookup_rows(_FORECAST_REASON, [forecast])
+        return str(rows[0][0]) if rows else ""
 
     async def crowd_of(self, forecast: str) -> Prediction | None:
         """Return the prediction of the crowd at the start of a forecast, if any."""
-        row = await self.readers.lookup(lambda database: database.execute(_FORECAST_CROWD, [forecast]).fetchone())
-        return unpack_prediction(*row) if row else None
+        rows = await self.readers.lookup_rows(_FORECAST_CROWD, [forecast])
+        return unpack_prediction(*rows[0]) if rows else None
 
     async def clairvoyant_forecasts(self, ref: QuestionRef) -> frozenset[str]:
         """Return the forecasts of a question whose forecaster might see the future; trials must not see them."""

@@ -211,17 +211,17 @@ class QuestionStore:
 
     async def get(self, ref: QuestionRef) -> Question:
         """Return the current version of a question with its newest crowd; raises NotFoundError with similar ones."""
-        row = await self.readers.lookup(lambda database: database.execute(_CURRENT_QUESTION, [str(ref)]).fetchone())
-        if row is None:
+        rows = await self.readers.lookup_rows(_CURRENT_QUESTION, [str(ref)])
+        if not rows:
             raise await self.readers.run(lambda database: _question_not_found(database, ref))
-        return question_from_row(row)
+        return question_from_row(rows[0])
 
     async def current_version(self, ref: QuestionRef) -> str:
         """Return the digest of the current version; raises NotFoundError with similar ones."""
-        row = await self.readers.lookup(lambda database: database.execute(_CURRENT_VERSION, [str(ref)]).fetchone())
-        if row is None:
+        rows = await self.readers.lookup_rows(_CURRENT_VERSION, [str(ref)])
+        if not rows:
             raise await self.readers.run(lambda database: _question_not_found(database, ref))
-        return str(row[0])
+        return str(rows[0][0])
 
     async def search(self, text: str, *, limit: int = 20) -> list[QuestionRow]:
         """Return questions whose id starts with the text, whose key contains it, or whose title has all its words."""

@@ -255,6 +255,15 @@ class JsonSerializer(Generic[T]):
         """Return the canonical JSON of the value; raises MalformedDataError for what JSON cannot hold, such as NaN."""
         return self.text(self.plain(value))
 
+    def encode_as_read(self, value: T) -> tuple[str, T]:
+        """Return the text as ``encode`` does, and the value that it has: another one if a secret was left out.
+
+        What the value consists of must have the declared types.
+        """
+        written = self._written(self.plain(value))
+        text = sanitize_text(written)
+        return text, value if text is written else self.decode(text)
+
     def decode(self, text: str) -> T:
         """Return the value of the text; raises MalformedDataError for text of another form."""
         try:
@@ -270,12 +279,14 @@ class JsonSerializer(Generic[T]):
 
     def text(self, plain: Any) -> str:  # noqa: ANN401 - the JSON edge
         """Return plain values as canonical text; raises MalformedDataError."""
+        return sanitize_text(self._written(plain))
+
+    def _written(self, plain: Any) -> str:  # noqa: ANN401 - the JSON edge
         try:
-            text = _CANONICAL_ENCODER.encode(plain)
+            return _CANONICAL_ENCODER.encode(plain)
         except (TypeError, ValueError) as error:
             message = f"a {self._name} that JSON cannot hold: {error}"
             raise MalformedDataError(message) from error
-        return sanitize_text(text)
 
     def value(self, plain: Any) -> T:  # noqa: ANN401 - the JSON edge
         """Return the value of plain values; raises MalformedDataError."""

@@ -4,6 +4,7 @@ Each step is stored before the next one begins. A trial is resumed and replayed 
 models, search engines, pages and tools, with the full response.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,16 @@ from bot.store.documents import (
     put_document,
 )
 from bot.store.evidence import MISSING_EVIDENCE, EvidenceReader, put_evidence
-from bot.store.serialization import SETUP, STEP, TRIAL, format_timestamp, parse_timestamp, sanitize_text, to_json_list
+from bot.store.serialization import (
+    SETUP,
+    STEP,
+    TRIAL,
+    JsonSerializer,
+    format_timestamp,
+    parse_timestamp,
+    sanitize_text,
+    to_json_list,
+)
 
 _STEP_CONTEXT = """
 select f.state, t.body, s.body, coalesce(t.steps, 0)
@@ -250,6 +260,11 @@ order by kind, key, nth
 """
 
 
+# Answers of models.
+MODEL_KIND = "model"
+RECORDING_SERIALIZER: JsonSerializer[Any] = JsonSerializer("exchange", Any)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class RecordingKey:
     """The name of a recording within its trial: ``nth`` counts equal requests from 0."""
@@ -279,10 +294,10 @@ class RecordingStore:
     ) -> Mapping[RecordingKey, RecordedResponse]:
         """Return the recordings of a trial, of all kinds or of some, by kind, key and number.
 
-        Raises StoreError for a damaged one.
+        Answers of models are whole, also those that were stored as references. Raises StoreError for a damaged one.
         """
         values = {"scope": scope, "trial": trial, "kinds": None if kinds is None else to_json_list(kinds)}
-        if not await self.readers.lookup(lambda database: database.execute(_ANY_RECORDING, values).fetchone()):
+        if not await self.readers.lookup_rows(_ANY_RECORDING, values):
             return {}
         return await self.readers.run(lambda database: _read_trial(database, values))
 
@@ -333,6 +348,19 @@ def _add_recording(database: Database, row: dict[str, Any], answer: CompressedDo
 def _read_trial(database: Database, values: Mapping[str, Any]) -> dict[RecordingKey, RecordedResponse]:
     evidence = EvidenceReader(database)
     return {
-        RecordingKey(kind, key, nth): RecordedResponse(digest=answer, body=evidence.text(answer))
+        RecordingKey(kind, key, nth): RecordedResponse(digest=answer, body=_read_body(evidence, kind, answer))
         for kind, key, nth, answer in database.execute(_RECORDINGS_OF_TRIAL, dict(values)).fetchall()
     }
+
+
+def _read_body(evidence: EvidenceReader, kind: str, answer: str) -> str:
+    """Return the text of a response; that of an answer which names the record of its call has its completion too."""
+    text = evidence.text(answer)
+    if kind != MODEL_KIND:
+        return text
+    body = json.loads(text)
+    value = body.get("value") if isinstance(body, dict) else None
+    if not isinstance(value, dict) or "completion" in value or "document" not in value:
+        return text
+    completion = json.loads(evidence.text(value["document"]))["completion"]
+    return RECORDING_SERIALIZER.encode({**body, "value": {**value, "completion": completion}})

@@ -165,7 +165,8 @@ def drop_results(*numbers: int) -> GatewayReply:
 class ScriptedModelGateway:
     """Implements ``bot.forecasting.services.ModelGateway``: each role has a reply; a role without one has no model.
 
-    Each answer costs ``usage``; ``requests`` lists the requests, ``reported_performances`` the reports about models.
+    Each answer costs ``usage``, and has no record of its call. ``requests`` lists the requests,
+    ``reported_performances`` the reports about models.
     """
 
     roles: Mapping[str, GatewayReply] = field(default_factory=dict)
@@ -187,7 +188,7 @@ class ScriptedModelGateway:
         if isinstance(reply, Exception):
             raise reply
         completion = ModelCompletion(text=reply, usage=self.usage) if isinstance(reply, str) else reply
-        return ModelAnswer(completion=completion, usage=self.usage, model=f"scripted:{inquiry.role}", document="0" * 64)
+        return ModelAnswer(completion=completion, usage=self.usage, model=f"scripted:{inquiry.role}", document="")
 
     async def grade(self, performance: ModelPerformance, charge: CostAttribution) -> None:
         self.reported_performances.append((performance, charge))

@@ -392,6 +392,9 @@ class _TokenDetails(WireModel):
     reasoning_tokens: TokenCount | None = None
 
 
+_NO_DETAILS = _TokenDetails()
+
+
 class _ReplyUsage(WireModel):
     prompt_tokens: TokenCount
     completion_tokens: TokenCount = 0
@@ -406,12 +409,12 @@ class _ReplyUsage(WireModel):
     @property
     def cache_written_tokens(self) -> int:
         """How many tokens were put into the cache."""
-        return (self.prompt_tokens_details or _TokenDetails()).cache_write_tokens or 0
+        return (self.prompt_tokens_details or _NO_DETAILS).cache_write_tokens or 0
 
     def to_usage(self) -> ModelUsage:
         """Return the usage as it is counted here."""
-        reasoning = (self.completion_tokens_details or _TokenDetails()).reasoning_tokens or 0
-        counted = (self.prompt_tokens_details or _TokenDetails()).cached_tokens
+        reasoning = (self.completion_tokens_details or _NO_DETAILS).reasoning_tokens or 0
+        counted = (self.prompt_tokens_details or _NO_DETAILS).cached_tokens
         cached = counted or self.prompt_cache_hit_tokens or self.cached_tokens or 0
         return reported_usage(
             self.prompt_tokens, self.completion_tokens, cached=cached, reasoning=reasoning, total=self.total_tokens

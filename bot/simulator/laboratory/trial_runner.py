@@ -243,7 +243,9 @@ class _ForecasterTrials:
             configured.implementation,
             asked,
             context,
-            TrialSettings(limits=configured.limits, log=self.sub_goals.start_trial()),
+            TrialSettings(
+                limits=configured.limits, log=self.sub_goals.start_trial(), write_waiting=context.write_waiting
+            ),
         )
 
     async def _open_trial(self, case: LaboratoryQuestion, start: GuardedTrialContext) -> GuardedTrialContext:

@@ -191,6 +191,18 @@ def test_bytes_that_are_no_text_keep_what_is_around_a_secret() -> None:
     )
 
 
+def test_a_text_that_was_clean_is_searched_for_a_secret_that_is_learnt_later() -> None:
+    text = "The word is hunter2-and-more."
+    with redaction.temporary_secrets():
+        register_secrets("another-secret-7f31")
+        assert redact_known_secrets(text) is text
+        same = " ".join(text.split())
+        assert redact_known_secrets(same) is same
+        register_secrets("hunter2-and-more")
+        assert "hunter2" not in redact_known_secrets(text)
+    assert redact_known_secrets(text) is text
+
+
 def test_what_was_learnt_in_a_block_is_forgotten_at_its_end() -> None:
     with redaction.temporary_secrets():
         register_secrets(KEY)

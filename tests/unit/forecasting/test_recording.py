@@ -1,6 +1,7 @@
 """The record of a trial: told once, told the same again, in any order, and nothing beyond it once it is sealed."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,8 +19,21 @@ from bot.core.errors import (
     ServiceUnavailableError,
     StoreError,
 )
+from bot.core.ids import sha256_hex
+from bot.core.language_models import (
+    Message,
+    MessageRole,
+    ModelAnswer,
+    ModelCompletion,
+    ModelRequest,
+    Prompt,
+    ToolCall,
+)
 from bot.forecasting.recording import RecordedReply, TrialRecording, request_digest
+from bot.store.ledger import Ledger
+from bot.store.serialization import JsonSerializer
 from bot.store.trials import RecordingKey
+from bot.testing.research import ScriptedModelGateway
 from tests.unit.forecasting.research_fixture import ResearchFixture
 
 A, B = request_digest("a"), request_digest("b")
@@ -67,6 +81,70 @@ async def test_it_is_on_record_before_it_is_told(research: ResearchFixture) -> N
     kept = (await research.ledger.recordings.read_trial("f1", 1))[RecordingKey("page", A)]
     assert kept.digest == told.digest
     assert (await research.ledger.documents.get(told.digest)).content == kept.body.encode()
+
+
+COMPLETION = ModelCompletion(text="It may.", calls=(ToolCall(id="1", name="look", arguments='{"b":1,"a":2}'),))
+COMPLETION_SERIALIZER: JsonSerializer[ModelCompletion] = JsonSerializer("completion", ModelCompletion)
+PROMPT = Prompt(messages=(Message(speaker=MessageRole.USER, text="Will it rain?"),))
+
+
+class RecordingModelGateway(ScriptedModelGateway):
+    """Records its calls, as the gateway of the engine does."""
+
+    ledger: Ledger
+    has_answered_before = False
+
+    async def ask(self, inquiry: ModelRequest, *, deadline_s: float) -> ModelAnswer:
+        answer = await ScriptedModelGateway.ask(self, inquiry, deadline_s=deadline_s)
+        completion = COMPLETION_SERIALIZER.encode(answer.completion)
+        call = f'{{"completion":{completion}}}'.encode()
+        document = await self.ledger.documents.put(call, "application/json", scope=inquiry.charge.scope)
+        return dataclasses.replace(answer, document=document, stored=self.has_answered_before)
+
+
+def recording_models(research: ResearchFixture) -> RecordingModelGateway:
+    research.models = models = RecordingModelGateway(roles={"main": lambda _: COMPLETION})
+    models.ledger = research.ledger
+    return models
+
+
+async def test_an_answer_whose_call_is_on_record_is_recorded_with_the_next_reply_as_its_name(
+    research: ResearchFixture,
+) -> None:
+    recording_models(research)
+    trial = await research.open_trial()
+    answer = await trial.ask_model("main", PROMPT)
+    (key,) = [key for key in trial.record.exchanges_by_key if key.kind == "model"]
+    assert key not in await research.ledger.recordings.read_trial(trial.record.scope, trial.trial)
+    await run(trial.record, "search", A, saying(1))
+    known = (await research.ledger.recordings.read_trial(trial.record.scope, trial.trial))[key]
+    stored = (await research.ledger.documents.get(known.digest)).content
+    assert (b"It may." in stored, answer.document.encode() in stored) == (False, True)
+    research.models = None
+    resumed = await research.open_trial()
+    assert await resumed.ask_model("main", PROMPT) == answer == dataclasses.replace(answer, completion=COMPLETION)
+
+
+async def test_what_waits_at_the_end_of_a_trial_is_written(research: ResearchFixture) -> None:
+    recording_models(research)
+    trial = await research.open_trial()
+    answer = await trial.ask_model("main", PROMPT)
+    await trial.write_waiting()
+    research.models = None
+    assert await (await research.open_trial()).ask_model("main", PROMPT) == answer
+
+
+async def test_an_answer_of_an_earlier_call_is_whole_in_the_record_of_the_trial(research: ResearchFixture) -> None:
+    recording_models(research).has_answered_before = True
+    trial = await research.open_trial()
+    await trial.ask_model("main", PROMPT)
+    (known,) = (
+        response
+        for key, response in (await research.ledger.recordings.read_trial(trial.record.scope, trial.trial)).items()
+        if key.kind == "model"
+    )
+    assert "It may." in known.body
+    assert known.digest == sha256_hex(known.body.encode())
 
 
 async def test_a_reply_that_waits_for_the_next_is_recorded_with_it(research: ResearchFixture) -> None:

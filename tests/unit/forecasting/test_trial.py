@@ -94,6 +94,23 @@ async def test_every_step_is_logged_in_order_and_the_last_belief_stands() -> Non
     assert log.numbers == [1, 2]
 
 
+@pytest.mark.parametrize("end", [None, FoxcastError("broken")])
+async def test_what_waits_to_be_recorded_is_written_before_each_step_and_at_the_end(end: FoxcastError | None) -> None:
+    events: list[str] = []
+
+    async def log(number: int, step: Step) -> None:
+        events.append(f"step {number}")
+
+    async def write_waiting() -> None:
+        events.append("waiting")
+
+    script: list[Step | Exception | None] = [step(0.3), step(0.6)]
+    script += [] if end is None else [end]
+    settings = TrialSettings(limits=TrialLimits(), log=log, write_waiting=write_waiting)
+    await run_trial(Scripted(*script), QUESTION, trial_context(), settings)
+    assert events == ["waiting", "step 1", "waiting", "step 2", "waiting"]
+
+
 async def test_the_step_limit_closes_the_forecaster() -> None:
     forecaster = Scripted(step(0.3), step(0.6), step(0.9))
     trial = await run(forecaster, TrialLimits(steps=2))

@@ -170,6 +170,32 @@ async def test_lookups_see_what_the_writer_acknowledged_and_hold_no_snapshot(pat
     assert pages == taken > 0
 
 
+async def test_rows_looked_up_are_those_that_the_writer_acknowledged_and_hold_no_snapshot(path: Path) -> None:
+    async with WriterThread(path) as writer, ReaderPool(path) as readers:
+        for expected in range(2, 60):
+            await writer.run(lambda database: database.execute("insert into note (text) values (hex(zeroblob(2000)))"))
+            assert await readers.lookup_rows(COUNT) == [(expected,)]
+        assert await readers.lookup_rows("select id from note where id < :id order by id", {"id": 3}) == [(1,), (2,)]
+        with closing(open_writer(path)) as checkpointer:
+            busy, pages, taken = checkpointer.execute("pragma wal_checkpoint(passive)").fetchone()
+    assert busy == 0
+    assert pages == taken > 0
+
+
+async def test_rows_that_take_long_are_looked_up_again_in_a_thread_within_the_time_limit(path: Path) -> None:
+    async with ReaderPool(path, limit_s=0.3) as readers:
+        looking = asyncio.create_task(readers.lookup_rows(ENDLESS))
+        turns = 0
+        while not looking.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        with pytest.raises(StoreError, match="took too long"):
+            await looking
+        assert turns > 5
+        assert await readers.lookup_rows(COUNT_TO, [100_000]) == [(100_000,)]
+        assert await readers.lookup(count) == 1
+
+
 async def test_one_lookup_sees_one_moment(path: Path) -> None:
     async with ReaderPool(path) as readers:
 
@@ -237,9 +263,15 @@ async def test_a_lookup_cannot_write_and_raises_what_its_query_raises(path: Path
             await readers.lookup(lambda database: database.execute("delete from note").rowcount)
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
             await readers.lookup(lambda database: database.execute("select * from absent").fetchall())
+        with pytest.raises(StoreError, match="cannot be written"):
+            await readers.lookup_rows("delete from note")
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            await readers.lookup_rows("select * from absent")
         assert await readers.lookup(count) == 1
     with pytest.raises(StoreError, match="closed"):
         await readers.lookup(count)
+    with pytest.raises(StoreError, match="closed"):
+        await readers.lookup_rows(COUNT)
 
 
 async def test_a_lookup_that_finds_the_file_locked_waits_in_a_thread(path: Path) -> None:
@@ -269,7 +301,8 @@ async def test_a_lookup_reads_the_attached_database_too(path: Path, tmp_path: Pa
         rows = await readers.lookup(
             lambda database: database.execute("select p.id, n.text from page p, note n").fetchall()
         )
-    assert rows == [(7, "first")]
+        both = await readers.lookup_rows("select p.id, n.text from page p, note n")
+    assert rows == both == [(7, "first")]
 
 
 @pytest.mark.parametrize("is_lookup", [False, True])
@@ -289,6 +322,16 @@ async def test_an_error_in_the_middle_of_a_result_leaves_no_connection_in_the_pa
         # The error exists still, with all frames that it passed.
         assert caught.value.__traceback__ is not None
         assert await readers.run(count) == await readers.lookup(count) == 2
+
+
+async def test_a_row_that_cannot_be_read_leaves_no_lookup_in_the_past(path: Path) -> None:
+    async with WriterThread(path) as writer, ReaderPool(path, count=1) as readers:
+        # The second row ends in an error of SQLite: the cursor is not at its end.
+        with pytest.raises(sqlite3.OperationalError, match="integer overflow") as caught:
+            await readers.lookup_rows("select id from note union all select abs(-9223372036854775808)")
+        await writer.run(lambda database: database.execute("insert into note (text) values ('x')").rowcount)
+        assert caught.value.__traceback__ is not None
+        assert await readers.lookup_rows(COUNT) == [(2,)]
 
 
 async def test_an_error_in_the_middle_of_a_result_leaves_the_writer_its_log(path: Path) -> None:

@@ -35,6 +35,7 @@ from bot.core.predictions import (
     QuestionShape,
 )
 from bot.core.questions import FACT_FIELDS, CrowdForecast, Question, QuestionRef, Target
+from bot.core.redaction import register_secrets, temporary_secrets
 from bot.store import serialization
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -265,6 +266,17 @@ def test_lone_surrogates_become_the_replacement_character_and_pairs_their_charac
     text = serialization.QUESTION.encode(question)
     assert serialization.QUESTION.decode(text).title == "a\ufffdb \U0001f600"
     text.encode()
+
+
+@pytest.mark.parametrize("title", ["plain", "caf\u00e9", "a\ud800b", "\ud83d\ude00", "has hunter2-and-more in it"])
+def test_a_value_as_it_will_be_read_is_what_its_text_says(make_question: Callable[..., Question], title: str) -> None:
+    question = make_question(title=title)
+    with temporary_secrets():
+        register_secrets("hunter2-and-more")
+        text, as_read = serialization.QUESTION.encode_as_read(question)
+        assert text == serialization.QUESTION.encode(question)
+    assert as_read == serialization.QUESTION.decode(text)
+    assert "hunter2" not in as_read.title
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])

@@ -35,6 +35,7 @@ from bot.core.submissions import (
 )
 from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.outbox.outbox import Outbox
+from bot.store.connections import StatementValues
 from bot.store.event_log import EventLog
 from bot.store.forecasts import ForecastStore
 from bot.store.ledger import Ledger, open_ledger
@@ -95,6 +96,9 @@ class InMemoryRuns:
         return value
 
     run_halted = lookup = run
+
+    async def lookup_rows(self, statement: str, values: StatementValues = ()) -> list[Any]:
+        return await self.run(lambda database: database.conn.execute(statement, values).fetchall())
 
 
 class CheckedExchange(FakeExchange):
