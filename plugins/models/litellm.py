@@ -49,6 +49,7 @@ from bot.api import (
     hookimpl,
 )
 from plugins.models._access_check import AccessCheck
+from plugins.models._library_form import library_form
 from plugins.models._litellm_library import (
     CACHE_MARK_VENDORS,
     library_request,
@@ -270,24 +271,27 @@ class LitellmProvider:
         """Send the request through the library, which knows the forms of some more vendors."""
         library = await self.load_library()
         vendor, deadline_s = call.model.partition("/")[0], self._settings.deadline_s
-        request = {
-            **library_request(call, library.get_supported_openai_params(model=call.model) or ()),
+        settings = {
             "api_key": self._configured_key(vendor),
             "api_base": self._settings.base_urls.get(vendor),
             "drop_params": self._settings.drop_params,
-            "timeout": deadline_s,
             **self._settings.bodies.get(vendor, {}),
         }
         try:
-            # The library's own time-out counts per operation of the socket.
-            async with asyncio.timeout(deadline_s):
-                reply = await library.acompletion(**request)
+            if (form := library_form(call, library, settings)) is None:
+                request = {**library_request(call, library), "timeout": deadline_s, **settings}
+                # The library's own time-out counts per operation of the socket.
+                async with asyncio.timeout(deadline_s):
+                    reply = await library.acompletion(**request)
         except TimeoutError as error:
             message = f"{call.display_name}: no complete answer within {deadline_s:g} s"
             raise ServiceUnavailableError(message) from error
         except Exception as error:  # noqa: BLE001 - the library raises errors of a dozen others; each becomes one of ours
             raise_library_error(error, library, shown=call.display_name, remedy=call.error_remedy)
-        return read_library_reply(reply, call)
+        if form is not None:
+            return await form.send(call, self._http, library, deadline_s=deadline_s)
+        cost = reply._hidden_params.get("response_cost")  # noqa: SLF001 - where the library documents it
+        return read_library_reply(reply, call, cost=cost)
 
     def _error_remedy(self, vendor: str) -> ErrorRemedy:
         base = self._settings.base_urls.get(vendor)
