@@ -34,6 +34,19 @@ class _SilentLog:
         """Do nothing."""
 
 
+class _ReceivedReply:
+    """As much of ``httpx.Response`` as the classes read."""
+
+    status_code = 200
+
+    def __init__(self, raw: bytes) -> None:
+        self.text = raw.decode(errors="replace")
+        self.headers: dict[str, str] = {}
+
+    def json(self) -> Any:  # noqa: ANN401 - JSON of any form
+        return json.loads(self.text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryForm:
     """A call in its vendor's form: ``config`` is the class of the library for it, ``given`` what that reads again."""
@@ -55,15 +68,12 @@ class LibraryForm:
         return self._read(raw, call, library)
 
     def _read(self, raw: bytes, call: WireCall, library: ModuleType) -> WireReply:
-        import httpx  # noqa: PLC0415 - comes with the library, which is late
-
         if error := decode_reply(raw, call.display_name).get("error"):
             raise_provider_error(json.dumps(error), shown=call.display_name, remedy=call.error_remedy)
 
-        response = httpx.Response(200, content=raw, request=httpx.Request("POST", self.url))
         try:
             reply = self.config.transform_response(
-                raw_response=response,
+                raw_response=_ReceivedReply(raw),
                 model_response=library.ModelResponse(),
                 logging_obj=_SilentLog(),
                 # For its log alone, for which one class searches all of it for secrets.

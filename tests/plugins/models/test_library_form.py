@@ -22,7 +22,8 @@ from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SCHEMA, SEARCH
 from plugins.models._litellm_library import library_request, load_library, read_library_reply
 from plugins.models._profiles import library_profile
 from plugins.models.litellm import LitellmProvider, LitellmSettings
-from tests.plugins.models.test_litellm import CHAT_REPLY, CONVERSATION, FakeLibraryEndpoint, opened
+from tests.plugins.models.test_direct_vendors import CHAT_REPLY, CONVERSATION
+from tests.plugins.models.test_litellm import FakeLibraryEndpoint, opened
 from tests.plugins.models.wire_calls import wire_call
 
 pytestmark = pytest.mark.timeout(120)
@@ -63,7 +64,7 @@ REPLIES = {
     "cohere": COHERE_REPLY,
     "cohere_chat": COHERE_REPLY,
     "databricks": OPENAI_REPLY,
-    "perplexity": SEARCHED_REPLY,
+    "perplexity": OPENAI_REPLY,
 }
 
 
