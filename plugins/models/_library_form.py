@@ -24,7 +24,7 @@ FORM_VENDORS = frozenset({"bedrock", "cohere", "cohere_chat", "databricks", "per
 _COHERE_URL = "https://api.cohere.com/v2/chat"
 _COHERE_VENDORS = frozenset({"cohere", "cohere_chat"})
 _BEDROCK_KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
-_BEDROCK_ROUTE = "converse"
+_CONVERSE = "converse/"
 
 
 class _SilentLog:
@@ -102,7 +102,7 @@ def library_form(call: WireCall, library: ModuleType, settings: Mapping[str, Any
     name, vendor, key, base = library.get_llm_provider(model=call.model, api_key=key, api_base=base)
     if (found := _known_address(vendor, name, key, base, added)) is None:
         return None
-    name, key, base = found
+    key, base = found
     config: Any = ProviderConfigManager.get_provider_chat_config(model=name, provider=library.LlmProviders(vendor))
     fields = library_fields(call, library)
     # As its function does before its classes: a text without value is left out, and so is what is not streamed.
@@ -111,6 +111,7 @@ def library_form(call: WireCall, library: ModuleType, settings: Mapping[str, Any
     ]
     options = get_optional_params(model=name, custom_llm_provider=vendor, drop_params=drops, **fields, **added)
     json_mode, extra, _ = (options.pop(name, None) for name in ("json_mode", "extra_body", "stream"))
+    name = name.removeprefix(_CONVERSE)
     common = {"model": name, "messages": messages, "optional_params": options, "litellm_params": {}}
     headers = config.validate_environment(headers={}, api_key=key, api_base=base, **common)
     url = config.get_complete_url(base, key, name, options, {})
@@ -121,24 +122,25 @@ def library_form(call: WireCall, library: ModuleType, settings: Mapping[str, Any
 
 def _known_address(
     vendor: str, name: str, key: str | None, base: str | None, added: dict[str, Any]
-) -> tuple[str, str | None, str | None] | None:
-    """Return the name of a model at its vendor, the key, and the address; None for what only the library knows."""
+) -> tuple[str | None, str | None] | None:
+    """Return the key and the address for a model, None for what only the library knows."""
     if vendor in _COHERE_VENDORS:
         key = key or os.environ.get("COHERE_API_KEY") or os.environ.get("CO_API_KEY")
-        return name, key, base or os.environ.get("COHERE_API_BASE") or _COHERE_URL
+        return key, base or os.environ.get("COHERE_API_BASE") or _COHERE_URL
     if vendor != "bedrock":
-        return (name, key, base) if key else None
+        return (key, base) if key else None
     from litellm.llms.bedrock.base_aws_llm import BaseAWSLLM  # the library is late
     from litellm.llms.bedrock.common_utils import BedrockModelInfo
 
     key = key or os.environ.get(_BEDROCK_KEY_VARIABLE)
-    region = added.pop("aws_region_name", None) or os.environ.get("AWS_REGION_NAME") or os.environ.get("AWS_REGION")
-    name = name.removeprefix(f"{_BEDROCK_ROUTE}/")
-    # A name with a path names its region or account, and a role of the machine signs each request.
-    if not key or not region or "/" in name or BedrockModelInfo.get_bedrock_route(name) != _BEDROCK_ROUTE:
+    region = added.get("aws_region_name") or os.environ.get("AWS_REGION_NAME") or os.environ.get("AWS_REGION")
+    plain = name.removeprefix(_CONVERSE)
+    # A name with a path names its region or account; without a key, a role of the machine signs each request.
+    if not key or not region or "/" in plain or BedrockModelInfo.get_bedrock_route(name) != _CONVERSE.strip("/"):
         return None
+    added.pop("aws_region_name", None)
     address, _ = BaseAWSLLM().get_runtime_endpoint(base, None, region)
-    return name, key, f"{address}/model/{BaseAWSLLM.encode_model_id(name)}/{_BEDROCK_ROUTE}"
+    return key, f"{address}/model/{BaseAWSLLM.encode_model_id(plain)}/{_CONVERSE}".rstrip("/")
 
 
 def _response_cost(reply: Any, call: WireCall, library: ModuleType) -> float | None:  # noqa: ANN401 - its type is late

@@ -24,8 +24,9 @@ HERE = Path(__file__).parent
 PEER = ROOT / ".venv" / "peer" / "bin" / "python"
 CALLS = 5
 OWN_CLIENT = "openai_compatible:local/small"
-# A vendor that the plugin litellm calls directly, and one for which the library translates.
-DIRECT_VENDOR, TRANSLATED_VENDOR = "litellm:openai/gpt-4.1", "litellm:qwencloud/small"
+# A vendor that the plugin litellm calls directly, one whose form the library makes, and one that the library calls.
+DIRECT_VENDOR = "litellm:openai/gpt-4.1"
+TRANSLATED_VENDOR, LIBRARY_VENDOR = "litellm:bedrock/amazon.nova-pro-v1:0", "litellm:litellm_proxy/small"
 CONFIG = """
 plugins = ["blf", "openai_compatible", "litellm", "workload_plugin"]
 plugin_files = ["{plugin}"]
@@ -55,10 +56,14 @@ price_out = 4.0
 base_url = "{base_url}"
 [models.litellm.settings.keys]
 openai_file = "key"
-qwencloud_file = "key"
+bedrock_file = "key"
+litellm_proxy_file = "key"
 [models.litellm.settings.base_urls]
 openai = "{base_url}"
-qwencloud = "{base_url}"
+bedrock = "{base_url}"
+litellm_proxy = "{base_url}"
+[models.litellm.settings.bodies.bedrock]
+aws_region_name = "us-east-1"
 """
 
 
