@@ -2,9 +2,10 @@
 
 Needs the standard library alone. An address names the script: ``/CALLS/MILLISECONDS/v1/chat/completions`` searches
 until the last of so many calls of a conversation, which submits, and answers each request after so long; an address
-that ends in ``/converse`` is answered in the form of Amazon Bedrock. Without
-tools the answer is a text that forecasting-tools can read. ``GET /arrivals`` returns when requests arrived, in seconds
-of the machine's clock, and forgets them; ``GET /bodies`` the newest request of each length of a conversation.
+that ends in ``/converse`` is answered in the form of Amazon Bedrock. Without tools the answer is a text that
+forecasting-tools can read. ``GET /arrivals`` returns when requests arrived, in seconds of the machine's clock, and
+forgets them; ``GET /begun`` how many there were when a conversation began last; ``GET /bodies`` the newest request of
+each length of a conversation.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ class MockProviderServer:
 
     def __init__(self) -> None:
         self.arrivals: list[float] = []
+        self._begun_by = 0
         self.bodies: dict[int, bytes] = {}
         self._parts: dict[str, dict[str, object]] = {
             "search": _call("web_search", {"query": "lamp", "updated_belief": BELIEF}),
@@ -48,6 +50,8 @@ class MockProviderServer:
         if path == "/arrivals":
             noted, self.arrivals = self.arrivals, []
             return 0.0, json.dumps(noted).encode()
+        if path == "/begun":
+            return 0.0, json.dumps([self._begun_by]).encode()
         if path == "/bodies":
             return 0.0, json.dumps([self.bodies[made].decode() for made in sorted(self.bodies)]).encode()
         self.arrivals.append(time.time())
@@ -56,6 +60,8 @@ class MockProviderServer:
         if b'"tools"' in body:
             made = sum(map(body.count, _ASSISTANT))
             self.bodies[made] = body
+            if made == 0:
+                self._begun_by = len(self.arrivals)
             kind = "search" if made + 1 < int(calls) else "submit"
         if path.endswith("/converse"):
             return int(milliseconds) / 1000, json.dumps(_converse_reply(self._parts[kind], len(body))).encode()
