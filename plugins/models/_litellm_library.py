@@ -7,8 +7,10 @@ What its switches bring, in CPU of one call with six tools, 3.7 ms as we first u
 ``turn_off_message_logging`` 2.8 ms, for it copies each reply to redact logs that have no reader here; ``no-log``,
 ``disable_token_counter``, ``disable_streaming_logging``, ``disable_end_user_cost_tracking`` and
 ``disable_aiohttp_transport`` nothing. 2.4 ms of the rest are the OpenAI SDK, which it uses for such a vendor; our own
-client takes 0.24 ms. Its import takes 208 MB, of which 41 are the encoding of tiktoken and about 50 its tokenizer for
-Claude: both are loaded at once, and no setting leaves them out.
+client takes 0.24 ms. What most of it costs is left out where ``_library_form`` suffices.
+
+Its import took 208 MB, of which 41 were an encoding of tiktoken, which is now loaded when something is counted with it.
+About 25 more are its tokenizer for Claude, as text: no setting leaves it out.
 """
 
 import json
@@ -19,7 +21,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from bot.api import (
     AuthenticationError,
@@ -49,6 +51,8 @@ LIBRARY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 # Vendors that bill a repeated beginning less only where it is marked.
 CACHE_MARK_VENDORS = frozenset({"bedrock", "vertex_ai"})
 _FIRST_ERROR_STATUS = 400
+# The one of tiktoken with which the library estimates tokens.
+_ENCODING = "cl100k_base"
 # Prices of prompts of more than so many thousand tokens.
 _LONG_PROMPT_KEY = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 _MISSING_KEY_PATTERN = re.compile(
@@ -59,6 +63,7 @@ _MISSING_KEY_PATTERN = re.compile(
 def load_library() -> ModuleType:
     """Import the library, silent and offline."""
     os.environ.update(QUIET_SETTINGS)
+    _defer_encoding()
     import litellm  # seconds and 170 MB, which most vendors do not need
 
     litellm.telemetry = False
@@ -71,6 +76,24 @@ def load_library() -> ModuleType:
     # Warnings at the first call of each process, about the library's own types.
     warnings.filterwarnings("ignore", message="Item '.*' on TypedDict class", category=UserWarning)
     return litellm
+
+
+class _DeferredEncoding:
+    """The encoding that the library loads with its import, for its estimates: loaded by the first that needs it."""
+
+    def __getattr__(self, name: str) -> object:
+        from tiktoken import Encoding, registry  # noqa: PLC0415 - comes with the library, which is late
+
+        if not isinstance(registry.ENCODINGS.get(_ENCODING), Encoding):
+            registry.ENCODINGS.pop(_ENCODING, None)
+        return getattr(registry.get_encoding(_ENCODING), name)
+
+
+def _defer_encoding() -> None:
+    """Leave out 40 MB and half a second: vendors count the tokens of a call themselves."""
+    from tiktoken import registry  # noqa: PLC0415 - as above
+
+    registry.ENCODINGS.setdefault(_ENCODING, cast("Any", _DeferredEncoding()))
 
 
 # Prices
@@ -132,13 +155,13 @@ def _entry_price(found: Mapping[str, Any], step: str) -> TokenPrice:
 # Calls that the library translates
 
 
-def library_request(call: WireCall, supported: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of the library's function; ``supported`` are those that the model is known to accept.
+def library_fields(call: WireCall, library: ModuleType) -> dict[str, Any]:
+    """Return the messages and fields of a call in the library's form, which is that of chat completions.
 
-    A seed is only a wish, so it is omitted where it is not accepted. The choice of a tool is left to the model, which
-    is the default of all vendors.
+    A seed is only a wish, so it is omitted where the model is not known to accept it. The choice of a tool is left to
+    the model, which is the default of all vendors.
     """
-    sampling = call.sampling
+    supported, sampling = library.get_supported_openai_params(model=call.model) or (), call.sampling
     wanted: dict[str, Any] = {"max_tokens": sampling.max_tokens}
     if call.profile.takes_sampling:
         seed = sampling.seed if "seed" in supported else None
@@ -147,11 +170,17 @@ def library_request(call: WireCall, supported: Sequence[str]) -> dict[str, Any]:
         wanted["reasoning_effort"] = sampling.effort
     offered = tool_fields(call) if call.prompt.tools else {}
     taken = {name: value for name, value in offered.items() if name == "tools" or name in supported}
-    fields = {**wanted, **taken, **response_format(call)}
+    fields = {"messages": chat_messages(call), **wanted, **taken, **response_format(call)}
+    # Our own copy: the library changes messages and schemas in place, for some vendors.
+    copied: dict[str, Any] = json.loads(json.dumps(fields))
+    return copied
+
+
+def library_request(call: WireCall, library: ModuleType) -> dict[str, Any]:
+    """Return the arguments of the library's function that makes a call."""
     return {
         "model": call.model,
-        # Our own copy: the library changes messages and schemas in place, for some vendors.
-        **json.loads(json.dumps({"messages": chat_messages(call), **fields})),
+        **library_fields(call, library),
         **_single_request(call.model.partition("/")[0]),
     }
 
@@ -168,14 +197,18 @@ def _single_request(vendor: str) -> dict[str, Any]:
     return {"num_retries": 0, "max_retries": 0, **forgotten}
 
 
-def read_library_reply(reply: Any, call: WireCall) -> WireReply:  # noqa: ANN401 - the library's own type is late
+def read_library_reply(
+    reply: Any,  # noqa: ANN401 - the library's own type is late
+    call: WireCall,
+    *,
+    cost: float | None,
+) -> WireReply:
     """Return what a reply of the library says; raises MalformedDataError for one without its documented form."""
     raw: dict[str, Any] = reply.model_dump(warnings=False)
     for chosen in raw.get("choices") or ():
         message = chosen.get("message") or {}
         message["refusal"] = (message.get("provider_specific_fields") or {}).get("refusal")
         chosen["message"] = _without_empty_fields(message)
-    cost = reply._hidden_params.get("response_cost")  # noqa: SLF001 - where the library documents it
     answer = parse_chat_reply({**raw, "error": None, "usage": _usage_with_cost(raw.get("usage"), cost)}, call)
     said_all = answer.completion
     size = len(said_all.text) + len(said_all.thinking) + sum(len(made.arguments) for made in said_all.calls)

@@ -222,7 +222,8 @@ ProfileRows = Sequence[tuple[str, ModelProfile]]
 _PROFILES_BY_VENDOR: dict[str, ProfileRows] = {
     "openai": (
         (r"gpt-oss", _thinking_profile(_C, ThinkingStyle.EFFORT, LOW_TO_HIGH, can_disable_thinking=False)),
-        (r"gpt-5-chat", _PLAIN),
+        # Azure refuses the older field for the whole family.
+        (r"gpt-5-chat", replace(_PLAIN, limit_field="max_completion_tokens")),
         (r"gpt-5-pro", _openai(("high",), can_disable_thinking=False)),
         (r"gpt-[5-9][\d.]*-pro", _openai(("medium", "high", "xhigh"), can_disable_thinking=False)),
         (r"o\d", _openai(LOW_TO_HIGH, can_disable_thinking=False, single_call=False)),
@@ -336,7 +337,17 @@ ROUTER = "openrouter"
 HOSTING_VENDORS = (
     *("ai21_chat", "cerebras", "empower", "friendliai", "galadriel", "github", "hyperbolic", "lambda_ai", "meta_llama"),
     *("modelscope", "nebius", "novita", "nvidia_nim", "tencent", "together_ai", "vercel_ai_gateway", "wandb"),
+    *("baseten", "cometapi", "featherless_ai", "minimax", "nscale", "ovhcloud", "sambanova", "volcengine"),
 )
+# Those that document an effort for the models that reason; each refuses it for others.
+EFFORT_VENDORS = ("deepinfra", "fireworks_ai", "inception")
+# Vendors with the models of another one.
+_VENDOR_FAMILIES = {
+    "azure": "openai",
+    "codestral": "mistral",
+    "qwencloud": "dashscope",
+    "qwen_ai_platform": "dashscope",
+}
 # Families that litellm serves under names of its own, in clouds.
 _CLOUD_MODELS = re.compile(
     r"claude-[a-z]+-[4-9]|gemini-[2-9]|gpt-[5-9]|deepseek-v[4-9]|kimi-k[2-9]|(^|[/.])o[134]", re.IGNORECASE
@@ -352,6 +363,11 @@ def model_profile(vendor: str, name: str) -> ModelProfile:
     if vendor == ROUTER:
         maker, _, rest = name.partition("/")
         return _router_profile(_ROUTER_VENDORS.get(maker.lower(), ""), rest)
+    vendor = _VENDOR_FAMILIES.get(vendor, vendor)
+    if vendor in EFFORT_VENDORS:
+        hosted = hosted_profile(name)
+        effort = None if hosted.takes_sampling else DEFAULT_EFFORT
+        return replace(hosted, thinking=ThinkingStyle.EFFORT, efforts=None, effort=effort)
     plain = name.lower().removeprefix("anthropic.")
     # Some write a version with a dot where others write a dash.
     plain = plain.replace(".", "-") if vendor == "anthropic" else plain

@@ -7,6 +7,7 @@ read without importing the library.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,7 +24,9 @@ from plugins.models._profiles import ROUTER, WireFormat
 class VendorAddress:
     """The address of a vendor, and the variables that may hold another address and the key.
 
-    ``base`` is "" for your own server; one without ``key_variables`` needs none.
+    ``base`` is "" for your own server; one without ``key_variables`` needs none. ``path`` is what every address ends
+    with. A model named by eight letters and digits is at ``deployment_base``, where a vendor has that. While one of
+    ``library_variables`` is set, the library calls the vendor: they ask for what only it can do.
     """
 
     base: str = ""
@@ -31,14 +34,23 @@ class VendorAddress:
     key_variables: tuple[str, ...] = ()
     key_header: str = "Authorization"
     headers: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
+    deployment_base: str = ""
+    library_variables: tuple[str, ...] = ()
 
-    def base_address(self, configured: str | None, setting: str) -> str:
-        """Return the base address; raises ConfigError where there is none."""
-        found = configured or _first_set_variable(self.base_variables) or self.base
+    def base_address(self, configured: str | None, setting: str, name: str = "") -> str:
+        """Return the base address of a model; raises ConfigError where there is none."""
+        deployed = self.deployment_base if _DEPLOYMENT_NAME.fullmatch(name) else ""
+        found = configured or deployed.format(name=name) or _first_set_variable(self.base_variables) or self.base
         if not found:
             message = f"no address is known for this model: set {setting}"
             raise ConfigError(message)
-        return found.rstrip("/")
+        return found.rstrip("/").removesuffix(self.path) + self.path
+
+    @property
+    def needs_library(self) -> bool:
+        """Whether the environment asks for what only the library can do."""
+        return _first_set_variable(self.library_variables) is not None
 
     def api_key(self, configured: str | None) -> str | None:
         """Return the key, from config or from the environment."""
@@ -50,6 +62,8 @@ class VendorAddress:
             return dict(self.headers)
         return {**self.headers, self.key_header: f"Bearer {key}" if self.key_header == "Authorization" else key}
 
+
+_DEPLOYMENT_NAME = re.compile(r"[A-Za-z0-9]{8}")
 
 # The file of litellm with vendors of the OpenAI form, and what may be in its entries: with anything else litellm does
 # more than look up an address. A mapping counts where it renames only fields that are not sent.
@@ -120,6 +134,48 @@ VENDOR_ADDRESSES: Mapping[str, VendorAddress] = MappingProxyType(
         ),
         "vercel_ai_gateway": _env_address("VERCEL_AI_GATEWAY", "https://ai-gateway.vercel.sh/v1", "VERCEL_OIDC_TOKEN"),
         "wandb": _env_address("WANDB", "https://api.inference.wandb.ai/v1"),
+        "deepinfra": _env_address("DEEPINFRA", "https://api.deepinfra.com/v1/openai"),
+        "sambanova": _env_address("SAMBANOVA", "https://api.sambanova.ai/v1"),
+        "volcengine": _env_address("VOLCENGINE", "https://ark.cn-beijing.volces.com/api/v3"),
+        "nscale": _env_address("NSCALE", "https://inference.api.nscale.com/v1"),
+        "inception": _env_address("INCEPTION", "https://api.inceptionlabs.ai/v1"),
+        "minimax": _env_address("MINIMAX", "https://api.minimax.io/v1"),
+        "ovhcloud": _env_address("OVHCLOUD", "https://oai.endpoints.kepler.ai.cloud.ovh.net/v1"),
+        "codestral": _env_address("CODESTRAL", "https://codestral.mistral.ai/v1"),
+        "qwencloud": _env_address(
+            "QWENCLOUD", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"
+        ),
+        "qwen_ai_platform": _env_address(
+            "QWEN_AI_PLATFORM", "https://dashscope.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"
+        ),
+        "cometapi": VendorAddress(
+            base="https://api.cometapi.com/v1",
+            base_variables=("COMETAPI_API_BASE",),
+            key_variables=("COMETAPI_KEY",),
+        ),
+        "featherless_ai": VendorAddress(
+            base="https://api.featherless.ai/v1",
+            base_variables=("FEATHERLESS_AI_API_BASE", "FEATHERLESS_API_BASE"),
+            key_variables=("FEATHERLESS_AI_API_KEY", "FEATHERLESS_API_KEY"),
+        ),
+        "fireworks_ai": VendorAddress(
+            base="https://api.fireworks.ai/inference/v1",
+            base_variables=("FIREWORKS_API_BASE",),
+            key_variables=("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
+        ),
+        "baseten": VendorAddress(
+            base="https://inference.baseten.co/v1",
+            key_variables=("BASETEN_API_KEY",),
+            deployment_base="https://model-{name}.api.baseten.co/environments/production/sync/v1",
+        ),
+        # The v1 API of Azure, which has no versions by date. Source: learn.microsoft.com, "Azure OpenAI v1 API".
+        "azure": VendorAddress(
+            base_variables=("AZURE_API_BASE",),
+            key_variables=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
+            key_header="api-key",
+            path="/openai/v1",
+            library_variables=("AZURE_API_VERSION", "AZURE_AD_TOKEN", "AZURE_CLIENT_ID", "AZURE_USERNAME"),
+        ),
         ROUTER: _env_address("OPENROUTER", "https://openrouter.ai/api/v1"),
         "custom_openai": VendorAddress(),
         "lm_studio": VendorAddress(base_variables=("LM_STUDIO_API_BASE",)),
@@ -190,6 +246,15 @@ _KEY_PATHS = {ROUTER: "/key"}
 def key_path(vendor: str) -> str:
     """Return the path below the address of a vendor that shows whether a key is valid, "" for the list of models."""
     return _KEY_PATHS.get(vendor, "")
+
+
+def sent_model_name(vendor: str, name: str) -> str:
+    """Return the name of a model as its vendor wants it: Fireworks names its own models by their path."""
+    if vendor != "fireworks_ai" or name.startswith(("accounts/", "FW-")) or "#" in name:
+        return name
+    if name.startswith(("routers/", "models/")):
+        return f"accounts/fireworks/{name}"
+    return f"accounts/fireworks/{'routers' if name.endswith('-fast') else 'models'}/{name}"
 
 
 def request_url(base: str, wire: WireFormat, name: str) -> str:

@@ -49,6 +49,7 @@ from bot.api import (
     hookimpl,
 )
 from plugins.models._access_check import AccessCheck
+from plugins.models._library_form import library_form
 from plugins.models._litellm_library import (
     CACHE_MARK_VENDORS,
     library_request,
@@ -65,6 +66,7 @@ from plugins.models._vendors import (
     VendorAddress,
     key_path,
     request_url,
+    sent_model_name,
     vendor_address,
 )
 from plugins.models._wire_call import WireCall, WireReply
@@ -118,12 +120,14 @@ class LitellmProvider:
         async with self._loading:
             # One reads the list, which takes 20 MB, for all that wait.
             if model not in self._prices:
-                self._prices[model] = listed_price(await asyncio.to_thread(read_price_list), model)
+                vendor, _, name = model.partition("/")
+                listed = f"{vendor}/{sent_model_name(vendor, name)}" if name else model
+                self._prices[model] = listed_price(await asyncio.to_thread(read_price_list), listed)
             return self._prices[model]
 
     def defaults(self, model: str) -> ModelDefaults:
         """Return what is recommended for a model where config sets nothing."""
-        return _model_profile(model).model_defaults()
+        return self._profile(model).model_defaults()
 
     def place(self, model: str) -> str:
         """Return a digest of the vendor's configuration, or nothing where config leaves all to the library."""
@@ -138,7 +142,7 @@ class LitellmProvider:
 
     def call_path(self, model: str) -> str | None:
         """Return how the model is called where that costs more than usual: through the library."""
-        if _model_profile(model).wire is not WireFormat.LIBRARY:
+        if self._profile(model).wire is not WireFormat.LIBRARY:
             return None
         return "the library litellm translates each call: seconds at the first one, and more CPU and memory"
 
@@ -147,7 +151,7 @@ class LitellmProvider:
         vendor = model.partition("/")[0]
         if vendor in self._settings.keys:
             return None
-        if (known := vendor_address(vendor)) is not None:
+        if (known := self._address(vendor)) is not None:
             return (
                 f"no key; set {_key_variable(model)}" if known.key_variables and known.api_key(None) is None else None
             )
@@ -165,15 +169,15 @@ class LitellmProvider:
     async def check_access(self, model: str) -> str:
         """Ask the vendor whether it accepts the key and lists the model, for nothing; see ``AccessCheck``."""
         vendor, _, name = model.partition("/")
-        known = vendor_address(vendor)
+        known = self._address(vendor)
         if known is None:
             return "its key can only be checked by asking the model"
-        base, key = self._address_and_key(f"{NAME}:{model}", vendor, known)
+        base, key = self._address_and_key(f"{NAME}:{model}", vendor, known, name)
         check = AccessCheck(
             display_name=f"{NAME}:{model}",
-            name=name,
+            name=sent_model_name(vendor, name),
             base_url=base,
-            wire=_model_profile(model).wire,
+            wire=self._profile(model).wire,
             headers=known.request_headers(key),
             remedy=self._error_remedy(vendor),
             key_path=key_path(vendor),
@@ -182,11 +186,11 @@ class LitellmProvider:
 
     async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
         """Return the answer of a model; raises ConfigError for an effort that it does not accept."""
-        profile = _model_profile(model)
+        profile = self._profile(model)
         vendor, _, name = model.partition("/")
         call = WireCall(
             model=model,
-            name=name,
+            name=sent_model_name(vendor, name),
             display_name=f"{NAME}:{model}",
             adapter=f"{NAME}/{profile.wire}",
             prompt=prompt,
@@ -194,7 +198,7 @@ class LitellmProvider:
             profile=profile,
             error_remedy=self._error_remedy(vendor),
         )
-        if (known := vendor_address(vendor)) is None:
+        if (known := self._address(vendor)) is None:
             reply = await send_with_state_retry(call, self._send_through_library)
             require_complete_prompt(call, reply.completion.usage, where=_CUT_PROMPT_ADVICE)
             return reply.completion
@@ -223,6 +227,19 @@ class LitellmProvider:
                 self._library = await asyncio.to_thread(load_library)
             return self._library
 
+    def _address(self, vendor: str) -> VendorAddress | None:
+        """Return where a vendor is called directly, None where the library calls it."""
+        known = vendor_address(vendor)
+        # A version is an argument of the library for Azure: the API that we call has none.
+        is_old = known is not None and (known.needs_library or "api_version" in self._settings.bodies.get(vendor, {}))
+        return None if is_old else known
+
+    def _profile(self, model: str) -> ModelProfile:
+        vendor, _, name = model.partition("/")
+        if self._address(vendor) is None:
+            return replace(library_profile(name), cache_marks=vendor in CACHE_MARK_VENDORS)
+        return model_profile(vendor, name) if vendor in VENDOR_ADDRESSES else hosted_profile(name)
+
     def _configured_key(self, vendor: str) -> str | None:
         key = self._settings.keys.get(vendor)
         return None if key is None else key.get_secret_value()
@@ -232,7 +249,7 @@ class LitellmProvider:
 
         Raises AuthenticationError where there is no key for it.
         """
-        base, key = self._address_and_key(call.display_name, vendor, known)
+        base, key = self._address_and_key(call.display_name, vendor, known, call.name)
         return ModelEndpoint(
             url=request_url(base, call.profile.wire, call.name),
             headers=known.request_headers(key),
@@ -240,36 +257,41 @@ class LitellmProvider:
             body=self._settings.bodies.get(vendor, {}),
         )
 
-    def _address_and_key(self, display_name: str, vendor: str, known: VendorAddress) -> tuple[str, str | None]:
+    def _address_and_key(
+        self, display_name: str, vendor: str, known: VendorAddress, name: str
+    ) -> tuple[str, str | None]:
         key = known.api_key(self._configured_key(vendor))
         if key is None and known.key_variables:
             message = f"{display_name}: no key; set {_key_variable(vendor)}"
             raise AuthenticationError(message, sent=False)
         setting = f"base_urls.{vendor} in [models.{NAME}.settings]"
-        return known.base_address(self._settings.base_urls.get(vendor), setting), key
+        return known.base_address(self._settings.base_urls.get(vendor), setting, name), key
 
     async def _send_through_library(self, call: WireCall) -> WireReply:
         """Send the request through the library, which knows the forms of some more vendors."""
         library = await self.load_library()
         vendor, deadline_s = call.model.partition("/")[0], self._settings.deadline_s
-        request = {
-            **library_request(call, library.get_supported_openai_params(model=call.model) or ()),
+        settings = {
             "api_key": self._configured_key(vendor),
             "api_base": self._settings.base_urls.get(vendor),
             "drop_params": self._settings.drop_params,
-            "timeout": deadline_s,
             **self._settings.bodies.get(vendor, {}),
         }
         try:
-            # The library's own time-out counts per operation of the socket.
-            async with asyncio.timeout(deadline_s):
-                reply = await library.acompletion(**request)
+            if (form := library_form(call, library, settings)) is None:
+                request = {**library_request(call, library), "timeout": deadline_s, **settings}
+                # The library's own time-out counts per operation of the socket.
+                async with asyncio.timeout(deadline_s):
+                    reply = await library.acompletion(**request)
         except TimeoutError as error:
             message = f"{call.display_name}: no complete answer within {deadline_s:g} s"
             raise ServiceUnavailableError(message) from error
         except Exception as error:  # noqa: BLE001 - the library raises errors of a dozen others; each becomes one of ours
             raise_library_error(error, library, shown=call.display_name, remedy=call.error_remedy)
-        return read_library_reply(reply, call)
+        if form is not None:
+            return await form.send(call, self._http, library, deadline_s=deadline_s)
+        cost = reply._hidden_params.get("response_cost")  # noqa: SLF001 - where the library documents it
+        return read_library_reply(reply, call, cost=cost)
 
     def _error_remedy(self, vendor: str) -> ErrorRemedy:
         base = self._settings.base_urls.get(vendor)
@@ -327,15 +349,6 @@ def _setup_choice(vendor: str, title: str, model: str) -> SetupChoice:
         variables=VENDOR_ADDRESSES[vendor].key_variables,
     )
     return SetupChoice(name=vendor, title=title, values=(key,), model=model)
-
-
-def _model_profile(model: str) -> ModelProfile:
-    vendor, _, name = model.partition("/")
-    if vendor in VENDOR_ADDRESSES:
-        return model_profile(vendor, name)
-    if vendor_address(vendor) is not None:
-        return hosted_profile(name)
-    return replace(library_profile(name), cache_marks=vendor in CACHE_MARK_VENDORS)
 
 
 def _key_variable(model: str) -> str:

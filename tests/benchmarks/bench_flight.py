@@ -1,10 +1,11 @@
-"""How much of what a slow model permits is used: 2 s a call, so many questions in work at once, whole programs.
+"""How much of what a slow model permits is used: 2 s a call, so many requests at the same time, whole programs.
 
-How many requests a model gets is learned, so the program runs twice in the same folder. The first run starts with what
-a new user has, and shows how long it takes to have that many in flight. The second one, on new questions, starts with
-what was learned. Its share is how many are in flight on average from then on until no further question is left, divided
-by how many may be. The whole is the least time that all calls need, divided by the time from the first request to the
-last answer: it includes the burst at the beginning and the tail.
+The provider's ceiling in config bounds the requests, and questions are begun as they are needed to keep that many in
+flight. How many requests a model gets is learned, so the program runs twice in the same folder. The first run starts
+with what a new user has, and shows how long it takes to have that many in flight. The second one, on new questions,
+starts with what was learned. Its share is how many are in flight on average from then on until no further question is
+left, divided by how many may be. The whole is the least time that all calls need, divided by the time from the first
+request to the last answer: it includes the burst at the beginning and the tail.
 """
 
 from bisect import bisect_right
@@ -28,7 +29,7 @@ from tests.benchmarks.whole_programs import (
     serve_models,
 )
 
-# By questions in work at once: the goal, and how many questions are asked for each of them.
+# By requests that the provider permits: the goal, and how many questions are asked for each of them.
 GOALS = {200: ("98 %", 3), 400: ("95 %", 2), 1000: ("80 %", 2)}
 SHIPPED_QUESTIONS = 60
 # How many are in flight counts as full from this share on.
@@ -44,8 +45,9 @@ def main(size: MeasureSize) -> None:
     say_columns()
     with serve_models() as server:
         _say_shipped(server, ProgramWork(questions=4 if quick else SHIPPED_QUESTIONS, delay_s=delay_s))
-        for at_once, (wanted, rounds) in ({4: ("98 %", 2)} if quick else GOALS).items():
-            _say_share(server, ProgramWork(questions=rounds * at_once, delay_s=delay_s, at_once=at_once), wanted)
+        for permitted, (wanted, rounds) in ({4: ("98 %", 2)} if quick else GOALS).items():
+            work = ProgramWork(questions=rounds * permitted, delay_s=delay_s, permitted=permitted)
+            _say_share(server, work, wanted)
 
 
 def _say_shipped(server: MockProvider, work: ProgramWork) -> None:
@@ -63,8 +65,8 @@ def _per_minute(done: ProgramRun, work: ProgramWork) -> str:
 
 
 def _say_share(server: MockProvider, work: ProgramWork, wanted: str) -> None:
-    at_once, load = work.at_once or 1, machine_load()
-    what, learning = f"{work.delay_s:g} s model, {at_once} at once", work.resized(round(LEARNING_SHARE * at_once))
+    permitted, load = work.permitted or 1, machine_load()
+    what, learning = f"{work.delay_s:g} s model, {permitted} at once", work.resized(round(LEARNING_SHARE * permitted))
     with TemporaryDirectory() as place:
         first = run_foxcast_in(Path(place), server, learning)
         say_row(f"{what}, the first run", foxcast=_show_ramp(first, learning), load=load)
@@ -90,24 +92,24 @@ def _show_ramp(done: ProgramRun, work: ProgramWork) -> str:
 
 def _show_share(done: ProgramRun, work: ProgramWork) -> str:
     """Show the share between burst and tail; where all were never in flight, what follows the first answers."""
-    flying, at_once = _in_flight(done.arrivals, work.delay_s), work.at_once or 1
+    flying, permitted = _in_flight(done.arrivals, work.delay_s), work.permitted or 1
     full = _first_full(flying, work)
     begin = bisect_right(done.arrivals, done.arrivals[0] + work.delay_s) if full is None else full
-    # The last requests of the questions that are left.
-    end = work.requests - at_once
+    # The peer begins all in one instant: what counts there are the last requests of the questions that are left.
+    end = min(done.begun_by, work.requests - permitted) or work.requests - permitted
     taken_s = done.arrivals[end] - done.arrivals[begin]
-    share = f"{100 * (end - begin) * work.delay_s / taken_s / at_once:.1f} %, {(end - begin) / taken_s:.0f} calls/s"
+    share = f"{100 * (end - begin) * work.delay_s / taken_s / permitted:.1f} %, {(end - begin) / taken_s:.0f} calls/s"
     return f"{share}, CPU {100 * done.used.cpu_s / done.used.wall_s:.0f} %"
 
 
 def _show_whole(done: ProgramRun, work: ProgramWork) -> str:
-    taken_s, ideal_s = _taken_s(done, work), work.requests * work.delay_s / (work.at_once or 1)
+    taken_s, ideal_s = _taken_s(done, work), work.requests * work.delay_s / (work.permitted or 1)
     return f"{100 * ideal_s / taken_s:.1f} %, {work.requests / taken_s:.0f} calls/s"
 
 
 def _first_full(flying: Sequence[int], work: ProgramWork) -> int | None:
     """Return the number of the first request at which as many are in flight as may be, None where there is none."""
-    return next((number for number, count in enumerate(flying) if count >= FULL_SHARE * (work.at_once or 1)), None)
+    return next((number for number, count in enumerate(flying) if count >= FULL_SHARE * (work.permitted or 1)), None)
 
 
 def _in_flight(arrivals: Sequence[float], delay_s: float) -> list[int]:

@@ -1,9 +1,11 @@
 """A model server for measurements of whole programs: little work a request, and it notes when each one arrived.
 
 Needs the standard library alone. An address names the script: ``/CALLS/MILLISECONDS/v1/chat/completions`` searches
-until the last of so many calls of a conversation, which submits, and answers each request after so long. Without
-tools the answer is a text that forecasting-tools can read. ``GET /arrivals`` returns when requests arrived, in seconds
-of the machine's clock, and forgets them; ``GET /bodies`` the newest request of each length of a conversation.
+until the last of so many calls of a conversation, which submits, and answers each request after so long; an address
+that ends in ``/converse`` is answered in the form of Amazon Bedrock. Without tools the answer is a text that
+forecasting-tools can read. ``GET /arrivals`` returns when requests arrived, in seconds of the machine's clock, and
+forgets them; ``GET /begun`` how many there were when a conversation began last; ``GET /bodies`` the newest request of
+each length of a conversation.
 """
 
 import asyncio
@@ -33,8 +35,9 @@ class MockProviderServer:
 
     def __init__(self) -> None:
         self.arrivals: list[float] = []
+        self._begun_by = 0
         self.bodies: dict[int, bytes] = {}
-        self._parts = {
+        self._parts: dict[str, dict[str, object]] = {
             "search": _call("web_search", {"query": "lamp", "updated_belief": BELIEF}),
             "submit": _call(
                 "submit", {"probability": PROBABILITY, "reasoning": "all in all", "updated_belief": BELIEF}
@@ -47,6 +50,8 @@ class MockProviderServer:
         if path == "/arrivals":
             noted, self.arrivals = self.arrivals, []
             return 0.0, json.dumps(noted).encode()
+        if path == "/begun":
+            return 0.0, json.dumps([self._begun_by]).encode()
         if path == "/bodies":
             return 0.0, json.dumps([self.bodies[made].decode() for made in sorted(self.bodies)]).encode()
         self.arrivals.append(time.time())
@@ -55,7 +60,11 @@ class MockProviderServer:
         if b'"tools"' in body:
             made = sum(map(body.count, _ASSISTANT))
             self.bodies[made] = body
+            if made == 0:
+                self._begun_by = len(self.arrivals)
             kind = "search" if made + 1 < int(calls) else "submit"
+        if path.endswith("/converse"):
+            return int(milliseconds) / 1000, json.dumps(_converse_reply(self._parts[kind], len(body))).encode()
         reply = {
             "id": f"chatcmpl-{len(self.arrivals)}",
             "object": "chat.completion",
@@ -107,6 +116,22 @@ def _call(name: str, arguments: dict[str, object]) -> dict[str, object]:
         "role": "assistant",
         "content": None,
         "tool_calls": [{"id": f"call_{name}", "type": "function", "function": function}],
+    }
+
+
+def _converse_reply(message: dict[str, object], sent: int) -> dict[str, object]:
+    """Return the same message as Amazon Bedrock returns it. Source: its reference, "Converse"."""
+    calls = cast("list[dict[str, dict[str, str]]]", message.get("tool_calls", []))
+    content: list[dict[str, object]] = [
+        {"toolUse": {"toolUseId": made["id"], "name": named["name"], "input": json.loads(named["arguments"])}}
+        for made in calls
+        for named in (made["function"],)
+    ]
+    return {
+        "metrics": {"latencyMs": 1},
+        "output": {"message": {"role": "assistant", "content": content or [{"text": message["content"]}]}},
+        "stopReason": "tool_use" if calls else "end_turn",
+        "usage": {"inputTokens": sent // 4, "outputTokens": 150, "totalTokens": sent // 4 + 150},
     }
 
 

@@ -24,14 +24,16 @@ HERE = Path(__file__).parent
 PEER = ROOT / ".venv" / "peer" / "bin" / "python"
 CALLS = 5
 OWN_CLIENT = "openai_compatible:local/small"
-# A vendor that the plugin litellm calls directly, and one for which the library translates.
-DIRECT_VENDOR, TRANSLATED_VENDOR = "litellm:openai/gpt-4.1", "litellm:qwencloud/small"
+# A vendor that the plugin litellm calls directly, one whose form the library makes, and one that the library calls.
+DIRECT_VENDOR = "litellm:openai/gpt-4.1"
+TRANSLATED_VENDOR, LIBRARY_VENDOR = "litellm:bedrock/amazon.nova-pro-v1:0", "litellm:litellm_proxy/small"
 CONFIG = """
 plugins = ["blf", "openai_compatible", "litellm", "workload_plugin"]
 plugin_files = ["{plugin}"]
 state = "state"
 [daemon]
 {at_once}
+{permitted}
 [venues.workload]
 forecasters = ["blf"]
 [venues.workload.settings]
@@ -55,10 +57,14 @@ price_out = 4.0
 base_url = "{base_url}"
 [models.litellm.settings.keys]
 openai_file = "key"
-qwencloud_file = "key"
+bedrock_file = "key"
+litellm_proxy_file = "key"
 [models.litellm.settings.base_urls]
 openai = "{base_url}"
-qwencloud = "{base_url}"
+bedrock = "{base_url}"
+litellm_proxy = "{base_url}"
+[models.litellm.settings.bodies.bedrock]
+aws_region_name = "us-east-1"
 """
 
 
@@ -67,7 +73,8 @@ class ProgramWork:
     """What is to be done: questions, each of so many trials of so many calls that take so long.
 
     A search returns so many results of so many characters. ``at_once`` questions are in work at the same time; None is
-    what a program does as it is shipped. ``earlier`` questions were answered before, in the same folder.
+    what a program does as it is shipped. The provider takes ``permitted`` requests at the same time, if that is set.
+    ``earlier`` questions were answered before, in the same folder.
     """
 
     questions: int
@@ -78,6 +85,7 @@ class ProgramWork:
     chars: int = 200
     delay_s: float = 0.0
     at_once: int | None = None
+    permitted: int | None = None
     model: str = OWN_CLIENT
 
     def resized(self, questions: int) -> "ProgramWork":
@@ -92,11 +100,15 @@ class ProgramWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRun:
-    """What a program used for some work, and when its requests arrived, in seconds since it was started."""
+    """What a program used for some work, and when its requests arrived, in seconds since it was started.
+
+    ``begun_by`` is how many had arrived when the last question was begun, 0 where that is not known.
+    """
 
     used: ProcessUsage
     arrivals: Sequence[float]
     threads: Mapping[str, float]
+    begun_by: int = 0
 
 
 class MockProvider:
@@ -159,6 +171,9 @@ def run_foxcast_in(folder: Path, server: MockProvider, work: ProgramWork) -> Pro
             chars=work.chars,
             model=work.model,
             at_once="" if work.at_once is None else f"concurrency = {work.at_once}",
+            permitted=""
+            if work.permitted is None
+            else f"[llm.providers.openai_compatible]\nconcurrency = {work.permitted}",
         )
     )
     key = folder / "key"
@@ -169,8 +184,9 @@ def run_foxcast_in(folder: Path, server: MockProvider, work: ProgramWork) -> Pro
     arrivals: list[float] = []
     with server.noting(arrivals, work):
         used = run_process([COMMAND, "run", "--once", "--yes"], env=env)
+        begun_by = int(str(server.get("/begun")[0]))
     threads = json.loads((folder / "threads.json").read_text())
-    return ProgramRun(used=used, arrivals=arrivals, threads=threads)
+    return ProgramRun(used=used, arrivals=arrivals, threads=threads, begun_by=begun_by)
 
 
 def measure_foxcast(server: MockProvider, work: ProgramWork) -> ProgramRun:
@@ -184,7 +200,13 @@ def measure_peer(server: MockProvider, work: ProgramWork) -> ProgramRun:
     arrivals: list[float] = []
     with server.noting(arrivals, replace(work, calls=CALLS, trials=1)):
         used = run_process(
-            [PEER, HERE / "peer_bot.py", str(work.questions), server.base_url(work), str(work.at_once or 0)],
+            [
+                PEER,
+                HERE / "peer_bot.py",
+                str(work.questions),
+                server.base_url(work),
+                str(work.at_once or work.permitted or 0),
+            ],
             # Neither of the two programs fetches a list of prices.
             env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         )

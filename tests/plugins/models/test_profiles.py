@@ -42,7 +42,11 @@ from plugins.models.litellm import LitellmProvider, LitellmSettings
         ("bedrock/us.anthropic.claude-opus-4-8", "library", 32_000, "high"),
         ("novita/qwen/qwen3-235b", "chat", 8_192, None),
         ("nebius/deepseek-ai/DeepSeek-V4", "chat", 32_000, None),
-        ("azure/my-deployment", "library", 8_192, None),
+        ("azure/my-deployment", "chat", 8_192, None),
+        ("azure/gpt-5.2", "responses", 32_000, "high"),
+        ("fireworks_ai/deepseek-v4-pro", "chat", 32_000, "high"),
+        ("sambanova/DeepSeek-V4", "chat", 32_000, None),
+        ("qwencloud/qwen4-max", "chat", 32_000, "high"),
     ],
 )
 def test_what_is_recommended(model: str, wire: str, tokens: int, effort: str | None) -> None:

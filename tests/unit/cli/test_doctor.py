@@ -348,7 +348,7 @@ def test_a_key_that_nobody_set_fails_with_its_variable(config: Path, monkeypatch
 def test_models_that_the_library_translates_for_are_named(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI", "a key of somebody")
     models = MODELS.replace('"openai_compatible"', '"openai_compatible", "litellm"')
-    for model, translated in (("openai/gpt-4o-mini", False), ("qwencloud/small", True)):
+    for model, translated in (("openai/gpt-4o-mini", False), ("cohere/small", True)):
         config.write_text(models.replace("openai_compatible:here/small", f"litellm:{model}"))
         found = _findings(config).get("model calls")
         assert (found is not None) is translated
