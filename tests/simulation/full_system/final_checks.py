@@ -146,8 +146,9 @@ class FinalChecks:
                 # One request may have several, each of a question. The same one days later is the same request:
                 # of those that claim it, each has an effect first.
                 names = [one for one in names if self._question(one) == effect.subject] or names
-                names = [one for one in names if self.intents[one]["state"] == "acked"] or names
-                names = [one for one in names if one not in found][:1] or names
+            # Two sales of all shares are the same request, too, of which one may find nothing to sell.
+            names = [one for one in names if self.intents[one]["state"] == "acked"] or names
+            names = [one for one in names if one not in found][:1] or names
             found[names[-1] if names else ""].append(effect)
         return found
 

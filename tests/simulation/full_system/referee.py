@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 
 from tests.simulation.full_system.account_values import (
     PASS_S,
@@ -231,8 +232,10 @@ class WorldReferee(WorldFacts):
         if arms and len(beyond) == len(arms):
             yield beyond[-1]
         most_an_hour = caps.get("orders_per_hour")
-        if most_an_hour is not None and place >= most_an_hour:
-            first = orders[place - most_an_hour]
+        # Orders come as they took effect, which some do hours after others that were sent later.
+        sent = sorted((one for one in orders[: place + 1] if one["at_s"] <= order["at_s"]), key=itemgetter("at_s"))
+        if most_an_hour is not None and len(sent) > most_an_hour:
+            first = sent[-1 - most_an_hour]
             times = [order[of] - first[of] for of in ("at_s", "clock")]
             # Only where the clock was not set meanwhile.
             if times[0] < 3_540.0 and abs(times[1].total_seconds() - times[0]) < 1.0:
