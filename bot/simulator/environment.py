@@ -24,7 +24,14 @@ from bot.simulator.venues.polymarket import FakePolymarket
 from bot.simulator.venues.polymarket_bridge import PolymarketBridge
 from bot.simulator.venues.world_bridge import VenueBridge, WorldRunner
 from bot.simulator.world.news_server import NewsServer
-from bot.simulator.world.question_generation import BENCHMARK, FORECASTING_CONTEST, PLAY_MONEY_MARKET, REAL_MONEY_MARKET
+from bot.simulator.world.question_generation import (
+    BENCHMARK,
+    FORECASTING_CONTEST,
+    PLAY_MONEY_MARKET,
+    REAL_MONEY_MARKET,
+    ROUNDS,
+    RoundSchedule,
+)
 from bot.simulator.world.simulated_world import SimulatedWorld
 
 if TYPE_CHECKING:
@@ -69,8 +76,8 @@ class EnvironmentLayout:
     ``folder`` gets the rounds of the benchmark and the secrets of the accounts; paths in the configuration begin with
     ``place``, which leads there from the configuration's own folder. Rounds begin at midnight, so ``start`` should.
     ``habits`` are those of the simulated model, ``faults`` the faults of each server, by its name. Accounts that trade
-    begin with ``balance``. With ``has_signer``
-    there is also an account for signed orders, with a key and no API key yet, which needs the library for signing.
+    begin with ``balance``. With ``has_signer`` there is also an account for signed orders, with a key and no API key
+    yet, which needs the library for signing. ``rounds`` are those of the benchmark.
     """
 
     seed: int
@@ -84,6 +91,7 @@ class EnvironmentLayout:
     keep: bool = False
     has_signer: bool = False
     balance: float = BALANCE
+    rounds: RoundSchedule = ROUNDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +183,7 @@ class SimulatedEnvironment:
 @asynccontextmanager
 async def open_environment(clock: Clock, layout: EnvironmentLayout) -> AsyncIterator[SimulatedEnvironment]:
     """Serve a world on free ports of 127.0.0.1 until the end; nothing has happened in it yet."""
-    world = SimulatedWorld(seed=layout.seed, start=layout.start, size=layout.size)
+    world = SimulatedWorld(seed=layout.seed, start=layout.start, size=layout.size, rounds=layout.rounds)
     news_server = NewsServer(clock, world, faults=layout.faults("press"))
     habits = None if layout.habits is None else {DEFAULT_MODEL: layout.habits}
     model_server = SimulatedModelServer(clock, habits, faults=layout.faults("mind"), strict=STRICT)

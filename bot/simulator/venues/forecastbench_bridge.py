@@ -6,7 +6,7 @@ Question and resolution files in the published layout, written as days pass.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.simulator.world.questions import LifecycleEvent, SimulatedQuestion
     from bot.simulator.world.simulated_world import SimulatedWorld
 
-FREEZE_DAYS, PUBLISHED_AFTER_DAYS = 10.0, 10.0
+FREEZE_DAYS = 10.0
 MARKETS_A_ROUND = 12
 NOT_AVAILABLE = "N/A"
 # The publishers of series by theme, and the venues of the markets next to them.
@@ -40,10 +40,14 @@ class SimulatedRound:
 
 @dataclass(kw_only=True)
 class ForecastBenchBridge:
-    """Implements VenueBridge; ``folder`` gets ``question_sets`` and ``resolution_sets``."""
+    """Implements VenueBridge; ``folder`` gets ``question_sets`` and ``resolution_sets``.
+
+    Outcomes are not published of the questions and dates in ``withheld``.
+    """
 
     world: SimulatedWorld
     folder: Path
+    withheld: set[tuple[str, str]] = field(default_factory=set)
     rounds: dict[float, SimulatedRound] = field(default_factory=dict, init=False)
     _written: int = field(default=-1, init=False)
 
@@ -68,11 +72,16 @@ class ForecastBenchBridge:
             return
         self._written = int(day)
         for found in self.rounds.values():
-            if day >= found.due + PUBLISHED_AFTER_DAYS:
+            if day >= found.due + self.world.rounds.published_after:
                 rows = [*self._dated_rows(found, day), *self._market_rows(found, day)]
+                rows = [row for row in rows if (row["id"], row["resolution_date"]) not in self.withheld]
                 self._write_file(
                     "resolution_sets", f"{self._date(found.due)}_resolution_set.json", found, resolutions=rows
                 )
+
+    def withhold(self, rows: Collection[tuple[str, str]]) -> None:
+        """Publish the outcomes again without those of these questions and dates, with the next settlement."""
+        self.withheld, self._written = {*rows}, -1
 
     def _open_markets(self, due: float) -> list[SimulatedQuestion]:
         freeze = due - FREEZE_DAYS

@@ -61,12 +61,26 @@ ENDING_SHARES: Mapping[QuestionEnding, float] = {
     QuestionEnding.LATE: 0.06,
     QuestionEnding.REVISED: 0.04,
 }
-# Rounds of the benchmark: the first one, their distance, and the days ahead of their questions.
-FIRST_ROUND, ROUND_INTERVAL = 7.0, 28.0
-HORIZONS = (7.0, 30.0, 90.0, 180.0, 365.0)
+# The first round of the benchmark.
+FIRST_ROUND = 7.0
 LAST_OPENING = 320.0
 # The share of all questions that are open when the world begins.
 _OPEN_AT_START = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundSchedule:
+    """The rounds of the benchmark: the days between two of them, the days ahead of their questions.
+
+    Outcomes are published from ``published_after`` days after a round on.
+    """
+
+    interval: float = 28.0
+    horizons: tuple[float, ...] = (7.0, 30.0, 90.0, 180.0, 365.0)
+    published_after: float = 10.0
+
+
+ROUNDS = RoundSchedule()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +95,7 @@ class GeneratedQuestions:
 class _QuestionGenerator:
     calendar: WorldCalendar
     chance: SeededRandom = field(repr=False)
+    schedule: RoundSchedule = ROUNDS
 
     def markets(self, stall: str, count: int) -> Iterator[QuestionDraft]:
         made = number = 0
@@ -121,7 +136,7 @@ class _QuestionGenerator:
 
     def rounds(self, count: int) -> Iterator[QuestionDraft]:
         """Yield questions on series, each repeated in later rounds."""
-        dues = [*_steps_between(FIRST_ROUND, LAST_OPENING, ROUND_INTERVAL)]
+        dues = [*_steps_between(FIRST_ROUND, LAST_OPENING, self.schedule.interval)]
         a_round = max(1, round(count / len(dues)))
         pool = [self._draw_subject(f"b{number:03d}", [*THEMES][number % len(THEMES)]) for number in range(2 * a_round)]
         # One more would be in the same round twice.
@@ -138,7 +153,7 @@ class _QuestionGenerator:
     def _dated_question(
         self, plot: QuestionTemplate, slot: QuestionSlot, strip: PublishedSeries, due: float
     ) -> SimulatedQuestion:
-        last = due + HORIZONS[-1]
+        last = due + self.schedule.horizons[-1]
         written = write_texts(plot, slot, {"level": ""})
         since = self.calendar.date_text(due)
         return SimulatedQuestion(
@@ -156,14 +171,16 @@ class _QuestionGenerator:
             label=written.title,
             event_phrases={"": plot.event_phrase.format_map(slot.words)},
             series=series_name(slot),
-            horizons=tuple(due + ahead for ahead in HORIZONS),
+            horizons=tuple(due + ahead for ahead in self.schedule.horizons),
             tags=(slot.theme,),
         )
 
 
-def generate_questions(calendar: WorldCalendar, chance: SeededRandom, size: int) -> GeneratedQuestions:
+def generate_questions(
+    calendar: WorldCalendar, chance: SeededRandom, size: int, rounds: RoundSchedule = ROUNDS
+) -> GeneratedQuestions:
     """Return about ``size`` questions: a group is never cut."""
-    maker = _QuestionGenerator(calendar=calendar, chance=chance)
+    maker = _QuestionGenerator(calendar=calendar, chance=chance, schedule=rounds)
     drafts: list[QuestionDraft] = []
     for stall, share in VENUE_SHARES.items():
         count = max(1, round(share * size))

@@ -11,7 +11,7 @@ from bot.core.clock import SeededRandom
 from bot.simulator.world.calendar import WorldCalendar
 from bot.simulator.world.crowd import SimulatedCrowd
 from bot.simulator.world.events import ContestEvent, IntervalEvent, PassageEvent, ThresholdEvent, ValueEvent
-from bot.simulator.world.question_generation import GeneratedQuestions, generate_questions
+from bot.simulator.world.question_generation import ROUNDS, GeneratedQuestions, RoundSchedule, generate_questions
 from bot.simulator.world.question_templates import WALK_DAYS, PublishedSeries
 from bot.simulator.world.questions import (
     AnswerKind,
@@ -30,11 +30,15 @@ TrueProbability = float | Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedWorld:
-    """The world of a seed from a moment on, with about ``size`` questions in its first year."""
+    """The world of a seed from a moment on, with about ``size`` questions in its first year.
+
+    ``rounds`` says when its benchmark asks what.
+    """
 
     seed: int
     start: datetime
     size: int = 300
+    rounds: RoundSchedule = ROUNDS
     _crowds: dict[str, SimulatedCrowd] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -49,7 +53,7 @@ class SimulatedWorld:
 
     @cached_property
     def _generated(self) -> GeneratedQuestions:
-        return generate_questions(self.calendar, self.random_streams, self.size)
+        return generate_questions(self.calendar, self.random_streams, self.size, self.rounds)
 
     @property
     def questions(self) -> Sequence[SimulatedQuestion]:

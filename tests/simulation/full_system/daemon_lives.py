@@ -16,7 +16,7 @@ from bot.config.loader import load_config
 from bot.core.errors import FoxcastError
 from bot.core.redaction import temporary_secrets
 from bot.daemon.recorder import DaemonRecorder
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, HeartbeatRecord
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, HeartbeatRecord, JobRun
 from bot.daemon.service import run_daemon
 from bot.execution.gate.execution_policy import venue_policy
 from bot.jobs.reconciliation import reconcile_submissions
@@ -66,7 +66,8 @@ class DaemonLives:
 
     ``clock`` is the machine's, which people may set. ``writes`` tells how many writes the venues heard so far,
     ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to close positions.
-    ``killed_with`` counts the kills at which an intent in a state was there. ``noticed`` is called at each turn of the
+    ``passes`` are the runs of jobs, in the order in which they ended. ``killed_with`` counts the kills at which an
+    intent in a state was there. ``noticed`` is called at each turn of the
     loop, ``beats`` at each heartbeat.
     """
 
@@ -78,6 +79,7 @@ class DaemonLives:
     noticed: Callable[[], None]
     beats: Callable[[], None]
     ends: list[str] = field(default_factory=list)
+    passes: list[JobRun] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     killed_with: Counter[str] = field(default_factory=Counter)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -235,6 +237,8 @@ class DaemonLives:
         await self.fill_disk()
 
     def _record_health(self, event: HealthEvent) -> None:
+        if isinstance(event, JobRun):
+            self.passes.append(event)
         if isinstance(event, HeartbeatRecord):
             gap_s, self._beat_s = self.loop.time() - self._beat_s, self.loop.time()
             # What was set just before the last heartbeat may have been seen only after it.

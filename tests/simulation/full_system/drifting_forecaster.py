@@ -1,4 +1,7 @@
-"""The forecaster of the simulation, a plugin: it moves away from the crowd price in steps, each a paid call."""
+"""The forecaster of the simulation, a plugin: it moves away from the crowd price in steps, each a paid call.
+
+And the pager of its people, which at times takes no message.
+"""
 
 import asyncio
 import hashlib
@@ -18,10 +21,13 @@ from bot.api import (
     CurveShape,
     Forecaster,
     ForecasterSpec,
+    NotificationMessage,
+    NotifierSpec,
     PluginContext,
     PluginSettings,
     Prediction,
     Question,
+    ServiceUnavailableError,
     Step,
     StepAction,
     StepObservation,
@@ -29,7 +35,7 @@ from bot.api import (
     hookimpl,
 )
 from bot.simulator.network import CURRENT_PROCESS
-from tests.simulation.full_system.world_record import PAID_CALLS
+from tests.simulation.full_system.world_record import MESSAGES, PAID_CALLS
 
 STEPS = 3
 
@@ -157,3 +163,31 @@ def foxcast_forecasters() -> list[ForecasterSpec[DriftingForecasterSettings]]:
             name="drifter", summary="moves away from the crowd", settings=DriftingForecasterSettings, open=_open
         )
     ]
+
+
+class PagerSettings(PluginSettings):
+    """Nothing is to be set."""
+
+
+class SimulatedPager:
+    """Takes messages; one in four of them not in every second ten minutes."""
+
+    async def notify(self, message: NotificationMessage) -> None:
+        """Take a message; raises ServiceUnavailableError where it takes none now."""
+        await asyncio.sleep(1.0)
+        is_slow = hashlib.sha256(message.id.encode()).digest()[0] < 64
+        if is_slow and int(asyncio.get_running_loop().time() // 600.0) % 2:
+            text = "nobody is there"
+            raise ServiceUnavailableError(text)
+        MESSAGES.add(message.id)
+
+
+@asynccontextmanager
+async def _open_pager(_: PagerSettings, __: PluginContext) -> AsyncIterator[SimulatedPager]:
+    yield SimulatedPager()
+
+
+@hookimpl
+def foxcast_notifiers() -> list[NotifierSpec[PagerSettings]]:
+    """Return the pager."""
+    return [NotifierSpec(name="pager", summary="tells the people", settings=PagerSettings, open=_open_pager)]

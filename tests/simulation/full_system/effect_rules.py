@@ -7,16 +7,18 @@ questions), docs/facts/forecastbench.md#forecast-set.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from tests.simulation.full_system.account_values import PASS_S, position_worth
-from tests.simulation.full_system.referee import CENT
+from tests.simulation.full_system.referee import CENT, bill_usd
 from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
 
 # A share of a fee that is rounded, on a tenth of a share; a fraction of a millionth of a unit of money.
@@ -27,6 +29,8 @@ READINGS = 3
 BEYOND = 0.02
 # A policy that tried to sell tries again ten minutes later, in the pass after that.
 TRIED_S = 3.0 * 3_600.0
+# The steps of a forecaster of the simulation; beliefs carry rounding.
+STEPS, BELIEF_SLACK = (1, 2, 3), 1e-6
 # Of the settings that nobody set.
 TRIAL_SHARE, STALE_AFTER_H, MIN_GAP_H, QUESTION_USD = 0.5, 72.0, 1.0, 5.0
 ROWS: Mapping[str, str] = {
@@ -34,6 +38,12 @@ ROWS: Mapping[str, str] = {
         total(f.cash) as cash from intent i join fill f on f.intent = i.id where i.venue = 'polymarket'
         and i.order_body ->> 'side' = 'sell' and coalesce(i.order_body ->> 'closing', '') = '' group by i.id""",
     "forecasts": "select id, ref, forecaster, cutoff from forecast where state = 'done'",
+    "beliefs": """select f.ref, f.forecaster, f.cutoff, p.probability, c.probability as crowd from forecast f
+        join prediction p on p.forecast = f.id left join price c on c.id = f.price
+        where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
+        and (select count(*) from prediction q where q.forecast = f.id) = 1""",
+    "costs": """select case state when 'done' then cost_usd else 0 end as usd, coalesce(cost_usd, worst_usd) as most
+        from model_call""",
     "spending": "select scope, ref, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by scope, ref",
     "withdrawals": """select i.id, i.ref, i.planned_at, f.made_at from intent i join forecast f on f.id = i.forecast
         where i.action = 'withdraw'""",
@@ -42,6 +52,7 @@ ROWS: Mapping[str, str] = {
         i.order_body ->> 'side' as side, coalesce(i.order_body ->> 'closing', '') as closing
         from intent i join question q on q.ref = i.ref where i.order_body is not null""",
 }
+ROUND_ROWS = "select ref, target, kind, value from current_resolution where ref like 'forecastbench:%'"
 # What a contract brought in cash, what of that was a refund that is in force, and whether there is one.
 REFUNDED = """
 select p.contract, sum(p.amount) as cash, total(p.amount) filter (where m.kind = 'refund' and s.undone_at is null)
@@ -70,6 +81,8 @@ class EffectReferee(WorldFacts):
         yield from self._withdrawals()
         yield from self._filed_rows()
         yield from self._refunds()
+        yield from self._beliefs()
+        yield from self._costs()
 
     def _setting(self, section: str, name: str, default: float) -> list[float]:
         return [era["config"].get(section, {}).get(name, default) for era in self.facts["eras"]]
@@ -213,6 +226,63 @@ class EffectReferee(WorldFacts):
             if is_wrong:
                 what = f"{row['refund'] / 1e6:.4f} were given back, which leaves {row['cash'] / 1e6:.4f}"
                 yield f"referee: of {row['contract']}, a void one, {what}"
+
+    def _beliefs(self) -> Iterator[str]:
+        """A forecast of yes or no is what its forecaster answers to the price on record, after one of its steps."""
+        for row in self.ledger["beliefs"]:
+            tables = [era["config"].get("forecasters", {}).get(row["forecaster"], {}) for era in self.facts["eras"]]
+            answers = [_drifted(row, table.get("settings", {}), step) for table in tables for step in STEPS]
+            if not any(abs(one - row["probability"]) < BELIEF_SLACK for one in answers):
+                what = f"{row['probability']:.6f} on {row['ref']}, priced {row['crowd']}"
+                yield f"referee: {row['forecaster']} says {what}, and its answers are {sorted({*answers})}"
+
+    def _costs(self) -> Iterator[str]:
+        """Calls count for what they are billed, and those whose end is unknown for their most."""
+        bills = self.facts.get("bills", ())
+        if not bills:
+            return
+        prices: Fact = next(iter(self.facts["eras"][-1]["config"].get("llm", {}).get("models", {}).values()), {})
+        billed = sum(bill_usd(bill, prices) for bill in bills)
+        known = sum(row["usd"] for row in self.ledger["costs"])
+        most = sum(row["most"] for row in self.ledger["costs"])
+        if not known - CENT <= billed <= most + CENT:
+            yield f"referee: models billed {billed:.4f} dollars, {known:.4f} to {most:.4f} are on record"
+
+
+def _drifted(row: Fact, settings: Fact, step: int) -> float:
+    """Return what the forecaster of the simulation answers after a step: log-odds moved by its lean."""
+    every_h = settings.get("turns_every_h")
+    cutoff_s = datetime.fromisoformat(row["cutoff"]).timestamp()
+    period = "" if every_h is None else f" {int(cutoff_s // (3_600.0 * every_h))}"
+    lean = 2.0 * int.from_bytes(hashlib.sha256(f"{row['ref']}{period}".encode()).digest()[:4], "big") / 2**32 - 1.0
+    lean = math.copysign(abs(lean) ** settings.get("caution", 1.0), lean)
+    move = settings.get("boldness", 0.9) * lean * step / STEPS[-1]
+    price = 0.5 if row["crowd"] is None else row["crowd"]
+    odds = max(price, 0.01) / max(1.0 - price, 0.01) * math.exp(move)
+    return float(odds / (1.0 + odds))
+
+
+def round_outcomes(files: Mapping[str, Any], recorded: Sequence[Fact]) -> Iterator[str]:
+    """Say which outcome of a round is not that of its newest file, ``recorded`` are the rows of ``ROUND_ROWS``.
+
+    An outcome that a file with others no longer has is void (docs/facts/forecastbench.md).
+    """
+    told: dict[tuple[str, str, str], float] = {}
+    for name, file in files.items():
+        for row in file["resolutions"]:
+            if row["resolved"]:
+                told[name[:10], row["id"], row["resolution_date"]] = row["resolved_to"]
+    for row in recorded:
+        due, _, number = row["ref"].partition(":")[2].split("/", 2)
+        mine = {key[2]: value for key, value in told.items() if key[:2] == (due, number)}
+        value = mine.get(row["target"]) if len(row["target"]) == len(due) else next(iter(mine.values()), None)
+        has_others = any(key[0] == due for key in told)
+        is_wrong = (
+            row["kind"] != "happened" or row["value"] != value if value is not None else row["kind"] == "happened"
+        )
+        if has_others and is_wrong:
+            what = f"{row['ref']}, {row['target']} is {row['kind']} {row['value']} on record"
+            yield f"outcome: {what}, and {value} in its file"
 
 
 def read_forecast_files(folder: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from bot.simulator.models.behaviour import AnswerFault, ModelBehaviour, equal_fa
 from bot.simulator.venues.manifold import FakeManifold
 from bot.simulator.venues.metaculus import FakeMetaculus
 from bot.simulator.venues.polymarket import FakePolymarket
+from bot.simulator.world.question_generation import RoundSchedule
 
 if TYPE_CHECKING:
     from bot.core.clock import SeededRandom
@@ -31,6 +32,8 @@ OBEYS = 0.15
 HABITS = ModelBehaviour(latency_s=8.0, pages=0, fault_rates={**equal_fault_rates(0.01), AnswerFault.OBEYS: OBEYS})
 # So long before the first life the world began: by then it has asked a first round of questions about series.
 BEFORE = timedelta(days=7)
+# In days: rounds of the benchmark come, and their outcomes, so often that ten days see several.
+ROUNDS = RoundSchedule(interval=2.0, horizons=(1.0, 2.0, 3.0, 5.0, 8.0), published_after=1.5)
 # A fault that the seed is fond of comes so many times as often.
 FREQUENT_FAULT_FACTOR, MOST = 6.0, 0.15
 # How often requests and messages meet each fault in the roughest of weathers: 20 % all together.
@@ -155,6 +158,7 @@ async def open_venues(
         faults=faults,
         has_signer=traits.signs,
         balance=traits.balance,
+        rounds=ROUNDS if traits.drawn else RoundSchedule(),
     )
     async with open_environment(clock, layout) as environment:
         fair, contest, exchange = (environment.venues.get(name) for name in ("manifold", "metaculus", "polymarket"))

@@ -92,6 +92,8 @@ QUIET_TURNS_H, QUIET_STALE_H, QUIET_BOLDNESS, QUIET_CAUTION = (4.0, 9.0), (1.5, 
 # The signer signs away what the caps of orders leave, and a share of its cost at which a position is sold in some.
 SIGNED_QUIETLY = 500.0
 EXITS, EXIT_SHARE = 2 / 3, (0.03, 0.2)
+# In how many seeds markets are shallow.
+SHALLOW = 1 / 2
 # In some seeds for longer than from one pass that buys to the next, in shares of that time.
 PATIENT, PATIENCE = 1 / 4, 2.25
 # At a common pace. Passes that find nothing to do take most of a simulated day's work, so there are few.
@@ -110,7 +112,7 @@ PACES: Mapping[str, float] = {
 BACKUP_GB = 0.05
 # Dollars per million tokens, where the settings are drawn.
 MODEL_PRICES: Mapping[str, float] = {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}
-DRIFTER, SECOND, BLF = "drifter", "drifter_second", "blf"
+DRIFTER, SECOND, BLF, PAGER = "drifter", "drifter_second", "blf", "pager"
 
 EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk", "storage fault"]
 
@@ -163,7 +165,8 @@ class SimulationTraits:
     begin with ``balance``; ``uses_whole_account``: no share of it bounds an order.
 
     ``is_quiet``: people only permit, and beliefs turn every ``turns_every_h`` and are renewed after ``stale_after_h``.
-    Positions are sold once they have lost, or gained, the share of their cost in ``exits``.
+    Positions are sold once they have lost, or gained, the share of their cost in ``exits``. ``is_shallow``: markets
+    take little, so that an order moves the price, and only a part of a position is worth a sale.
     """
 
     modes: Mapping[str, str]
@@ -191,6 +194,7 @@ class SimulationTraits:
     turns_every_h: float = 0.0
     stale_after_h: float = 0.0
     exits: Mapping[str, float] = field(default_factory=dict)
+    is_shallow: bool = False
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -274,6 +278,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     is_short_of_cash, small = bool(purse.random() < SHORT_OF_CASH), round(float(purse.uniform(*SMALL_BALANCE)), 2)
     return {
         "drawn": True,
+        "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
         "approving": approving,
         "armed_days": armed_days if is_short else ARMED_DAYS,
         "arm_amounts": amounts,
@@ -307,6 +312,8 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         "mode": "live",
         "state": "HOME/state",
         "log": {"level": "error"},
+        "notifiers": {PAGER: {}},
+        "alerts": {"every_s": PACES["requests"] * traits.pace},
         # Of the machine's own disk, whose free space is another in each run.
         "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB, "min_free_mb": 0},
         "venues": {

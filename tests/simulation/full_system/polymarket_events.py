@@ -39,6 +39,8 @@ _FEES = FakeFeeSchedule(rate=Decimal("0.04"))
 _HELD_S = Decimal(3)
 # How the outcome of an order stays unknown to its sender.
 LOST = (RequestFault.LATE, RequestFault.ERROR_AFTER, RequestFault.DROPPED_AFTER, RequestFault.PAGE_AFTER)
+# How many shares a book has at each price, and a shallow one: an order takes five at least.
+DEPTH, SHALLOW_DEPTH = (8, 300), (5, 16)
 # The least distance from both ends of a price.
 _ROOM = 0.04
 
@@ -47,7 +49,8 @@ _ROOM = 0.04
 class PolymarketEvents:
     """Its markets and the events there, drawn from one stream; at most ``most`` questions are open at once.
 
-    Where ``rough``, matches fail, the engine rests, and orders take effect up to ``late_s`` after they came.
+    Where ``rough``, matches fail, the engine rests, and orders take effect up to ``late_s`` after they came. ``depth``
+    says how many shares its books have at each price.
     """
 
     bridges: SimulationVenues
@@ -57,6 +60,7 @@ class PolymarketEvents:
     most: int
     rough: bool
     late_s: float
+    depth: tuple[int, int]
     _markets: list[FakePolymarketMarket] = field(default_factory=list)
     _number: int = 0
     # When something is known of what is closed: who proposes its outcome, and when that stands.
@@ -123,7 +127,7 @@ class PolymarketEvents:
 
     def _set_price(self, market: FakePolymarketMarket, price: float) -> None:
         cents = Decimal(str(round(min(1.0 - _ROOM, max(_ROOM, price)), 2))).quantize(_CENT)
-        self.venue.world.move_price(market, cents, size=str(int(self.stream.integers(8, 300))))
+        self.venue.world.move_price(market, cents, size=str(int(self.stream.integers(*self.depth))))
 
     def _move_price(self) -> None:
         """Let the crowd's book stand elsewhere; own orders in its way are matched."""
@@ -227,4 +231,5 @@ def polymarket_events(
         most=MOST_BESIDE if traits.has_world else MOST_OPEN,
         rough=traits.roughness > 0.0,
         late_s=traits.signed_lifetime_s if traits.order_type == "GTD" else AT_ONCE_S,
+        depth=SHALLOW_DEPTH if traits.is_shallow else DEPTH,
     )

@@ -344,7 +344,7 @@ class WorldReferee(WorldFacts):
         for bill in self.facts.get("bills", ()):
             if bill["true_time"].hour in SAME_DAY_H:
                 prices: Fact = next(iter(tables[-1].get("models", {}).values()), {})
-                days[f"{bill['true_time']:%Y-%m-%d}"] += _bill_usd(bill, prices)
+                days[f"{bill['true_time']:%Y-%m-%d}"] += bill_usd(bill, prices)
         for day, cost in days.items():
             if cost > most + CENT:
                 yield f"referee: models cost {cost:.4f} dollars on {day}, {most:g} may be"
@@ -443,7 +443,7 @@ def _wrong_score(row: Fact, value: float) -> Iterator[str]:
         yield f"referee: {row['rule']} of {row['ref']} is {row['value']:.6f} on record, and had to be {value:.6f}"
 
 
-def _bill_usd(bill: Fact, prices: Fact) -> float:
+def bill_usd(bill: Fact, prices: Fact) -> float:
     """Return what an answer costs by its tokens, at prices in dollars per million."""
     cached = bill["prompt_tokens_details"]["cached_tokens"]
     rows = (

@@ -19,22 +19,32 @@ from typing import Any
 from unittest.mock import patch
 
 from bot.core.clock import SeededRandom
+from bot.daemon.runner import JobOutcome
 from bot.execution.paper.paper_book import paper_book_path
 from bot.jobs.foreign_writes import FOREIGN_WRITES
-from bot.simulator.environment import BUCKET_FOLDER, to_toml
+from bot.simulator.environment import BUCKET_FOLDER, ROUNDS_FOLDER, to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
 from tests.ledger_checks import read_rows
+from tests.simulation.full_system.alert_checks import AlertChecks
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
-from tests.simulation.full_system.effect_rules import REFUNDED, ROWS, EffectReferee, read_forecast_files
+from tests.simulation.full_system.effect_rules import (
+    REFUNDED,
+    ROUND_ROWS,
+    ROWS,
+    EffectReferee,
+    read_forecast_files,
+    round_outcomes,
+)
 from tests.simulation.full_system.event_coverage import STOPPED_FOR_FOREIGN, count_events
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.final_checks import FinalChecks
 from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
+from tests.simulation.full_system.omission_checks import JobPass, OmissionChecks
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
 from tests.simulation.full_system.paper_checks import PaperChecks
 from tests.simulation.full_system.plan import (
@@ -50,14 +60,16 @@ from tests.simulation.full_system.plan import (
 )
 from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
+from tests.simulation.full_system.record_checks import RecordChecks
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.resting_orders import ReservationWatch, run_partial_fills
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
+from tests.simulation.full_system.shortfall_checks import ShortfallChecks
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.sizing_checks import SizingChecks
 from tests.simulation.full_system.venue_events import VenueEvents
-from tests.simulation.full_system.world_record import WorldRecord
+from tests.simulation.full_system.world_record import MESSAGES, WorldRecord
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 # After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
@@ -271,6 +283,7 @@ def _make_weather(
         bursts=chance.stream("bursts"),
         ambiguous=chance.stream("ambiguous"),
         money=chance.stream("money"),
+        benchmark=chance.stream("benchmark"),
     )
     weather.pit = polymarket_events(bridges, traits, clock=clock, stream=chance.stream("pit"))
     return weather
@@ -374,6 +387,9 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
     report.violations += [*seen, *verdict.violations()]
     report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
+    if _is_read_since(parts, "resolve forecastbench", parts.weather.rounds_changed):
+        files = read_forecast_files(parts.bridges.rounds / ROUNDS_FOLDER / "resolution_sets")
+        report.violations += round_outcomes(files, read_rows(_ledger_path(lives), ROUND_ROWS))
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -393,6 +409,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         pace=parts.traits.pace,
     )
     report.violations += schedule.violations()
+    report.violations += _omission_violations(parts, facts, schedule)
     if not any(venue.requests for venue in parts.bridges.all.values()):
         report.violations.append("I9: no venue was asked for anything: the plugins were not used")
     for name, venue in parts.bridges.servers.items():
@@ -415,6 +432,35 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
         clock_moves=clock_moves,
     )
     return [*sizing.violations(), *paper.violations()]
+
+
+def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], schedule: ScheduleChecks) -> list[str]:
+    """Return what was to be done and was not, in part or in whole, and what is not on record as it was."""
+    passes = [
+        JobPass(job=one.job, started_at=one.started_at, ended_at=one.started_at + timedelta(seconds=one.took_s))
+        for one in parts.lives.passes
+        if one.outcome is JobOutcome.DONE
+    ]
+    known: dict[str, Any] = {
+        "ledger": schedule.ledger,
+        "configs": schedule.configs,
+        "clock_moves": schedule.clock_moves,
+    }
+    omissions = OmissionChecks(**known, passes=passes, locked=schedule.locked, acts=facts["acts"])
+    sizing = SizingChecks(**known, books=facts["books"])
+    shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
+    records = RecordChecks(ledger=schedule.ledger, configs=schedule.configs, endings=facts["endings"])
+    alerts = AlertChecks(ledger=schedule.ledger, passes=passes, messages=MESSAGES)
+    found = [*omissions.violations(), *shortfalls.violations()]
+    return [*found, *records.violations(), *alerts.violations()]
+
+
+def _is_read_since(parts: _SimulationParts, job: str, changed: datetime | None) -> bool:
+    """Say whether a job ended well that began an hour after something had changed, by whatever clock."""
+    since = None if changed is None else changed + timedelta(hours=1)
+    return since is not None and any(
+        one.job == job and one.outcome is JobOutcome.DONE and one.started_at > since for one in parts.lives.passes
+    )
 
 
 def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:

@@ -101,11 +101,11 @@ class SizingChecks:
                 yield from self._prices(row, order, worth)
                 yield from self._edges(row, order, worth)
             planned = parse_timestamp(row["planned_at"])
-            if order["side"] == "buy" and not self._has_clock_moved(planned):
+            if order["side"] == "buy" and not self.has_clock_moved(planned):
                 yield from self._stakes(row, order, worth)
         yield from self._policy_sales()
 
-    def _settings(self, venue: str, table: str, name: str, default: float) -> list[float]:
+    def settings(self, venue: str, table: str, name: str, default: Any) -> list[Any]:
         """Return the values that a setting of a venue had."""
         return [config["venues"][venue].get(table, {}).get(name, default) for config in self.configs]
 
@@ -130,7 +130,7 @@ class SizingChecks:
         fee = order.get("fees", 0.0) / order["shares"]
         sign = 1.0 if order["side"] == "buy" else -1.0
         implied = order["expected"] + sign * (order["edge"] + fee)
-        shares = self._settings(row["venue"], "trading", "shrink", 0.0)
+        shares = self.settings(row["venue"], "trading", "shrink", 0.0)
         if not any(shares):
             if abs(implied - _bounded(worth)) > PRICE_SLACK:
                 what = f"counts a share as worth {implied:.6f}"
@@ -172,12 +172,12 @@ class SizingChecks:
         what = f"{row['id']} of {row['planned_at']}"
         if row["cost"] > cash + STAKE_SLACK:
             yield f"orders: {what} costs {row['cost']:.2f}, {cash:.2f} are free and {air['cost']:.2f} under way"
-        share = max(self._settings(row["venue"], "bankroll", "per_question", PER_QUESTION))
+        share = max(self.settings(row["venue"], "bankroll", "per_question", PER_QUESTION))
         equity = max(one["equity"] for one in readings)
         if share < 1.0 and row["cost"] > share * equity + STAKE_SLACK and row["state"] != "superseded":
             yield f"orders: {what} costs {row['cost']:.2f} on {row['ref']}, {share:g} of {equity:.2f} may be"
         most = None if worth is None else self._kelly_stake(row, order, cash)
-        price = _unit_cost(order)
+        price = unit_cost(order)
         if most is not None and (stake := order["shares"] * price) > most + STAKE_SLACK:
             on = f"{stake:.2f} on {row['ref']} at {price:.4f}"
             yield f"orders: {what} stakes {on}: {most:.2f} of {cash:.2f} at most by its share"
@@ -197,17 +197,17 @@ class SizingChecks:
             return None
         if own > 1e-6 and order.get("option"):
             return None
-        price, share = _unit_cost(order), max(self._settings(row["venue"], "trading", "kelly", KELLY))
+        price, share = unit_cost(order), max(self.settings(row["venue"], "trading", "kelly", KELLY))
         fee = order.get("fees", 0.0) / order["shares"]
         worth, last = order["expected"] + order["edge"] + fee, max(order["limit"] - STEP + fee, price)
         bankroll = share * cash - (1.0 - share) * own * LEAST_MARK * price
         # The last share that is bought still adds growth: its chance is worth what it takes, at the wealth of each end.
         chance, risk = worth * (1.0 - last), (1.0 - worth) * last
         stake = (bankroll * (chance - risk) - own * risk) / (chance - risk + risk / price)
-        full = [_full_stake(pool, order["leg"], worth, cash, own) for pool in self._pools(row, order)]
+        full = [full_stake(pool, order["leg"], worth, cash, own) for pool in self.pools(row, order)]
         return float(max(0.0, min(stake, share * max(full, default=math.inf))))
 
-    def _pools(self, row: Row, order: Tables) -> list[tuple[float, float, float]]:
+    def pools(self, row: Row, order: Tables) -> list[tuple[float, float, float]]:
         """Return what the market makers of a contract had that would have given these shares for this stake.
 
         None of them did where others offer shares between those of the market maker.
@@ -215,7 +215,7 @@ class SizingChecks:
         planned, stake = parse_timestamp(row["planned_at"]), order["shares"] * order["expected"]
         seen = () if "/" in order["contract"] else self.books.get((order["contract"], "pool"), ())
         pools = [one["pool"] for one in seen if planned - PLANNED <= one["clock"] <= planned + ONE_MOMENT]
-        given = [(pool, _purchase(pool, order["leg"], stake)[0]) for pool in pools]
+        given = [(pool, purchase(pool, order["leg"], stake)[0]) for pool in pools]
         return [pool for pool, shares in given if abs(shares - order["shares"]) < SAME_SHARES * shares]
 
     def _policy_sales(self) -> Iterator[str]:
@@ -229,17 +229,17 @@ class SizingChecks:
             if shares <= 0 or paid <= 0:
                 continue
             gain, name = order["expected"] * shares / paid - 1.0, order["closing"].partition(":")[0].replace("-", "_")
-            shares_set = self._settings(row["venue"], "trading", name, 0.0)
+            shares_set = self.settings(row["venue"], "trading", name, 0.0)
             is_loss = name == "stop_loss"
             if gain > -min(shares_set) + SALE_SLACK if is_loss else gain < min(shares_set) - SALE_SLACK:
                 yield f"orders: {row['id']} sells {row['ref']} by {name} {shares_set}, and gains {gain:.3f} of its cost"
 
-    def _has_clock_moved(self, at: datetime) -> bool:
+    def has_clock_moved(self, at: datetime) -> bool:
         """Say whether somebody set the clock near a moment, by that clock."""
         return any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves)
 
 
-def _purchase(pool: tuple[float, float, float], leg: str, stake: float) -> tuple[float, float]:
+def purchase(pool: tuple[float, float, float], leg: str, stake: float) -> tuple[float, float]:
     """Return the shares that a market maker of Manifold gives for a stake, and its price after that.
 
     yes^p no^(1 - p) stays what it was while the stake is added to both and the shares are taken out.
@@ -249,18 +249,18 @@ def _purchase(pool: tuple[float, float, float], leg: str, stake: float) -> tuple
     return own + stake - left, weight * (other + stake) / (weight * (other + stake) + (1.0 - weight) * left)
 
 
-def _full_stake(pool: tuple[float, float, float], leg: str, worth: float, cash: float, held: float) -> float:
+def full_stake(pool: tuple[float, float, float], leg: str, worth: float, cash: float, held: float) -> float:
     """Return the stake after which another share adds no growth."""
     low, high = 0.0, cash
     for _ in range(60):
         stake = (low + high) / 2.0
-        shares, price = _purchase(pool, leg, stake)
+        shares, price = purchase(pool, leg, stake)
         gain, loss = worth * (1.0 - price) * (cash - stake), (1.0 - worth) * price * (cash + held + shares - stake)
         low, high = (stake, high) if gain > loss else (low, stake)
     return high
 
 
-def _unit_cost(order: Tables) -> float:
+def unit_cost(order: Tables) -> float:
     """Return what a share costs on average, its fee included."""
     return float(order["shares"] * order["expected"] + order.get("fees", 0.0)) / float(order["shares"])
 

@@ -1,12 +1,14 @@
 """The further rules of the referee, on facts written by hand: each accepts what may be and names what may not."""
 
+import hashlib
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from tests.simulation.full_system.effect_rules import ROWS, EffectReferee
+from tests.simulation.full_system.effect_rules import ROWS, EffectReferee, round_outcomes
 
 Fact = dict[str, Any]
 NOON, NOON_S, SHIP, ROW = datetime(2026, 3, 1, 12, tzinfo=UTC), 43_200.0, "0x01", "0x02"
@@ -105,3 +107,48 @@ def test_each_date_of_a_file_has_its_own_answer(late: float, wrong: int) -> None
 )
 def test_a_void_question_gives_back_what_was_put_in(cash: float, refund: float, wrong: int) -> None:
     assert len(judge({"refunds": [{"contract": SHIP, "cash": cash, "refund": refund}]})) == wrong
+
+
+# At a price of a quarter, 3 to 1, and moved by 0.9 times its lean, which is in the first bytes of a digest.
+@pytest.mark.parametrize(("shift", "wrong"), [(0.0, 0), (0.01, 1)])
+def test_a_forecast_is_an_answer_of_its_forecaster(shift: float, wrong: int) -> None:
+    lean = 2.0 * int(hashlib.sha256(REF.encode()).hexdigest()[:8], 16) / 2**32 - 1.0
+    answer = 1.0 / (1.0 + 3.0 * math.exp(-0.9 * lean))
+    row = {"ref": REF, "forecaster": "drifter", "cutoff": NOON.isoformat(), "probability": answer + shift}
+    assert len(judge({"beliefs": [{**row, "crowd": 0.25}]})) == wrong
+
+
+# A million tokens cost two dollars.
+@pytest.mark.parametrize(
+    ("usd", "most", "wrong"), [(2.0, 2.0, 0), (0.0, 3.0, 0), (1.0, 1.0, 1), (2.5, 2.5, 1), (0.0, 1.5, 1)]
+)
+def test_calls_count_for_what_they_are_billed(usd: float, most: float, wrong: int) -> None:
+    bill = {"true_time": NOON, "prompt_tokens": 1_000_000, "completion_tokens": 0}
+    bill |= {"prompt_tokens_details": {"cached_tokens": 0}}
+    llm = {"llm": {"models": {"m": {"price_in": 2.0}}}}
+    assert len(judge({"costs": [{"usd": usd, "most": most}]}, config=llm, bills=[bill])) == wrong
+
+
+SERIES = {"id": "dgs10", "resolution_date": "2026-03-08", "resolved": True, "resolved_to": 1.0}
+OTHER = {**SERIES, "id": "cpi", "resolved_to": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("published", "kind", "value", "wrong"),
+    [
+        ([SERIES, OTHER], "happened", 1.0, 0),
+        ([SERIES, OTHER], "happened", 0.0, 1),
+        ([SERIES, OTHER], "void", None, 1),
+        ([OTHER], "happened", 1.0, 1),
+        ([OTHER], "void", None, 0),
+        ([{**SERIES, "resolved": False}, OTHER], "happened", 1.0, 1),
+        # A file without any outcome may not have been read.
+        ([], "happened", 1.0, 0),
+    ],
+)
+def test_outcomes_of_a_round_are_those_of_its_newest_file(
+    published: list[Fact], kind: str, value: float | None, wrong: int
+) -> None:
+    row = {"ref": BENCH, "target": "2026-03-08", "kind": kind, "value": value}
+    files = {"2026-03-01_resolution_set.json": {"resolutions": published}}
+    assert len([*round_outcomes(files, [row])]) == wrong

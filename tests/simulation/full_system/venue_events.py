@@ -5,6 +5,7 @@ People trade, questions open, are edited, close, resolve, and resolve again.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bot.simulator.faults import FaultDetails, RequestFault
+from bot.simulator.venues.forecastbench_bridge import ForecastBenchBridge
 from bot.simulator.venues.manifold_bridge import with_long_shots
 from bot.simulator.venues.metaculus_world import question_scaling
+from bot.simulator.world.question_generation import BENCHMARK
 from tests.simulation.full_system.plan import DAY_S, HOUR_S, draw_days_open
 from tests.simulation.full_system.polymarket_events import PolymarketEvents
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from bot.simulator.fake_service import FakeService
     from bot.simulator.venues.manifold_state import FakeManifoldMarket
     from bot.simulator.venues.metaculus_state import FakeMetaculusQuestion
+    from bot.simulator.venues.world_bridge import VenueBridge
     from bot.simulator.venues.world_bridge import WorldRunner as Worlds
     from tests.simulation.full_system.fake_venues import SimulationVenues
     from tests.simulation.full_system.plan import SimulationTraits
@@ -33,11 +37,15 @@ if TYPE_CHECKING:
 FIRST, MOST_OPEN = 6, 8
 # Next to a world with questions of its own.
 FIRST_BESIDE, MOST_BESIDE = 2, 3
+# What a shallow market maker begins with; others have 100 shares of each side at a price of one half.
+SHALLOW_POOL = (8.0, 30.0)
 # Between two loans or deposits.
 GIFTS_S = 6.0 * HOUR_S
 # Between two looks at what the simulated world did.
 TURN_S = 6.0 * HOUR_S
 FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
+# How often, at each such look, one outcome of the benchmark is withdrawn, or the one that was is there again.
+WITHHELD = 1 / 3
 TREES = ("Ash", "Elm", "Oak")
 ENDS = ("YES", "NO", "NO", "CANCEL")
 # One market in so many is a list of thirty answers, of which these and the red one have a chance.
@@ -73,10 +81,14 @@ class VenueEvents:
     bursts: np.random.Generator
     ambiguous: np.random.Generator
     money: np.random.Generator
+    benchmark: np.random.Generator
     undone: dict[str, datetime] = field(default_factory=dict)
     pit: PolymarketEvents | None = None
     # What came from elsewhere and was not taken out again.
     given: float = 0.0
+    # When outcomes of the benchmark were last seen to have changed.
+    rounds_changed: datetime | None = None
+    _outcomes_of_rounds: set[tuple[str, str]] = field(default_factory=set)
     _markets: list[FakeManifoldMarket] = field(default_factory=list)
     _questions: list[FakeMetaculusQuestion] = field(default_factory=list)
     # When the outcome of what is closed will be known.
@@ -176,7 +188,21 @@ class VenueEvents:
             before = self._resolved()
             world.advance()
             self.undone.update(dict.fromkeys(before - self._resolved(), self.clock.now()))
+            self._withhold(world.bridges.get(BENCHMARK))
             await self.clock.sleep(TURN_S)
+
+    def _withhold(self, rounds: VenueBridge | None) -> None:
+        """Let the benchmark take one of the outcomes of its rounds out of its files at times, or show all again."""
+        if not isinstance(rounds, ForecastBenchBridge):
+            return
+        files = sorted((rounds.folder / "resolution_sets").glob("*.json"))
+        rows = [row for path in files for row in json.loads(path.read_text(encoding="utf-8"))["resolutions"]]
+        known = {(row["id"], row["resolution_date"]) for row in rows if row["resolved"]}
+        if known != self._outcomes_of_rounds:
+            self._outcomes_of_rounds, self.rounds_changed = known, self.clock.now()
+        if known and self.benchmark.random() < WITHHELD:
+            one = sorted(known)[int(self.benchmark.integers(len(known)))]
+            rounds.withhold([] if rounds.withheld else [one])
 
     def _resolved(self) -> set[str]:
         manifold, metaculus = self.bridges.manifold, self.bridges.metaculus
@@ -202,6 +228,8 @@ class VenueEvents:
         if self.bridges.manifold is not None and len(self._open()) < self._most:
             number, world = len(self._markets), self.bridges.manifold.world
             terms: dict[str, Any] = {"closes": round(closes.timestamp() * 1000), "groups": TOPICS[number % len(TOPICS)]}
+            if self.traits.is_shallow:
+                terms["liquidity"] = float(self.stream.uniform(*SHALLOW_POOL))
             if number % A_LIST == 1:
                 title = f"Which lamp of row {number} is lit first?"
                 answers = with_long_shots({"the red one": price, **dict.fromkeys(LAMPS, (1.0 - price) / len(LAMPS))})

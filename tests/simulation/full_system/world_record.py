@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Fact = dict[str, Any]
 # The calls that the forecaster of the simulation made: each counts as paid for.
 PAID_CALLS: list[Fact] = []
+# The ids of the messages that people got.
+MESSAGES: set[str] = set()
 # With these requests an account is read, and its shares are valued.
 ACCOUNT_READS: Mapping[str, tuple[str, ...]] = {
     "manifold": ("/v0/me", "/v0/get-user-contract-metrics-with-contracts", "/v0/market/"),
@@ -81,6 +83,7 @@ class WorldRecord:
 
     def __post_init__(self) -> None:
         PAID_CALLS.clear()
+        MESSAGES.clear()
 
     def saw_act(self, kind: str, **details: object) -> None:
         """Note what a person did, under the configuration of that moment."""

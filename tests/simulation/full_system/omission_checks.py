@@ -1,0 +1,273 @@
+"""What had to be done and was not: by the passes of jobs that ended well, what each of them found waiting.
+
+By docs/decisions.md, docs/settings.md ("policy") and docs/going-live.md: each forecast is decided on in the next pass
+that submits, a hold has a reason that is true and is decided again, what is decided leaves, and a forecast is renewed
+when it is stale and at the times before its question closes.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bot.store.serialization import parse_timestamp
+from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.operators import ADA
+
+Tables = Mapping[str, Any]
+Fact = Mapping[str, Any]
+# Nobody moves the clock by more; two things of one pass may be so far apart.
+LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1, minutes=5), timedelta(seconds=2)
+# What people ask for is heard of within seconds while the program runs, and a pass goes on for so long.
+HEARD, CLOSE_MARGIN_S = timedelta(minutes=15), 60.0
+_STOPS = ("halt", "stop file", "disarm")
+MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H = 1.0, 72.0, (24.0, 2.0)
+_DECIDED = """
+select f.id, f.ref, f.made_at, min(d.at) as first_at, f.decided_at
+from forecast f left join decision d on d.forecast = f.id where f.state = 'done' group by f.id
+"""
+_UNSENT = """
+select i.id, i.ref, i.venue, i.state, i.planned_at, i.changed_at, min(a.started_at) as sent_at
+from intent i left join attempt a on a.intent = i.id
+where i.venue <> 'forecastbench' and i.action <> 'comment' group by i.id
+"""
+_RUNS = """
+select f.ref, f.forecaster, f.state, f.made_at, f.started_at, q.venue, q.closes_at, q.as_of, v.body,
+  (select min(r.seen_at) from resolution r where r.ref = f.ref) as resolved_at,
+  (select count(*) from question_version w where w.ref = f.ref) as versions
+from forecast f join question q on q.ref = f.ref join question_version v on v.version = q.version
+order by f.ref, f.forecaster, f.started_at, f.revision
+"""
+_HELD = """
+select d.id, f.ref, q.venue, q.closes_at, f.forecaster, d.at, d.until, d.why,
+  d.id = (select max(e.id) from decision e where e.forecast = f.id) as is_last,
+  exists (select 1 from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.revision > f.revision
+    and g.state = 'done') as is_replaced
+from decision d join forecast f on f.id = d.forecast join question q on q.ref = f.ref
+where d.verdict = 'hold'
+"""
+
+
+_ARMS = "select venue, armed_at, until, disarmed_at from arm order by armed_at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPass:
+    """One run of a job that did what it had to, by the clock of the machine."""
+
+    job: str
+    started_at: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class OmissionChecks:
+    """Judges one ledger by the passes of jobs that ended well.
+
+    ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock, ``locked``
+    the questions that were ever locked, and ``acts`` what people did.
+    """
+
+    ledger: Path
+    configs: Sequence[Tables]
+    passes: Sequence[JobPass]
+    clock_moves: Sequence[datetime]
+    locked: Collection[str]
+    acts: Sequence[Fact]
+
+    def violations(self) -> Iterator[str]:
+        """Say what was not done, or too late."""
+        yield from self._undecided()
+        yield from self._unsent()
+        yield from self._not_renewed()
+        yield from self._held_on()
+        yield from self._false_reasons()
+
+    @cached_property
+    def _by_job(self) -> dict[str, list[JobPass]]:
+        found: dict[str, list[JobPass]] = defaultdict(list)
+        for one in sorted(self.passes, key=lambda one: one.started_at):
+            found[one.job].append(one)
+        return found
+
+    def _passes_between(self, job: str, since: datetime, until: datetime | None) -> int:
+        """Return how many passes began and ended in a time in which nobody set the clock."""
+        found = self._by_job[job]
+        if not found:
+            return 0
+        until = until or max(one.ended_at for one in found[-3:]) + timedelta(hours=1)
+        if self._has_clock_moved(since, until):
+            return 0
+        first = bisect_right([one.started_at for one in found], since + ONE_MOMENT)
+        return sum(one.ended_at < until - ONE_MOMENT for one in found[first:])
+
+    def _policy(self, name: str, default: Any) -> list[Any]:
+        return [config.get("policy", {}).get(name, default) for config in self.configs]
+
+    def _undecided(self) -> Iterator[str]:
+        """Each forecast is decided on by the next passes that submit."""
+        for row in read_rows(self.ledger, _DECIDED):
+            made, decided = parse_timestamp(row["made_at"]), row["first_at"] or row["decided_at"]
+            if count := self._passes_between("submit", made, decided and parse_timestamp(decided)):
+                what = f"{row['id']} of {row['ref']}, made at {made}"
+                yield f"omission: {what}, was decided on at {decided}, {count} passes later"
+
+    def _unsent(self) -> Iterator[str]:
+        """What is decided leaves, or is given up, in the next passes."""
+        for row in read_rows(self.ledger, _UNSENT):
+            planned = parse_timestamp(row["planned_at"])
+            until = row["sent_at"] or (row["changed_at"] if row["state"] == "superseded" else None)
+            if self._is_stopped(row["venue"], planned, until and parse_timestamp(until)):
+                continue
+            if count := self._passes_between("submit", planned, until and parse_timestamp(until)):
+                what = f"{row['id']} on {row['ref']}, planned at {planned}"
+                yield f"omission: {what}, left at {until}, {count} passes later"
+
+    def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
+        """Say whether somebody, or the program, had stopped a venue in that time."""
+        until = until or datetime.max.replace(tzinfo=UTC)
+        ends = [act["clock"] for act in self.acts if act["kind"] == "stop file gone"]
+        for act in self.acts:
+            if act["kind"] in _STOPS and act.get("venue") in {venue, "", None} and act["clock"] <= until:
+                ended = min((at for at in ends if at > act["clock"]), default=until)
+                if ended + LONGEST_MOVE >= since:
+                    return True
+        halts = read_rows(self.ledger, "select venue, at, resumed_at from halt")
+        return any(
+            row["venue"] in {venue, ""}
+            and parse_timestamp(row["at"]) <= until
+            and (row["resumed_at"] is None or parse_timestamp(row["resumed_at"]) >= since)
+            for row in halts
+        )
+
+    def _not_renewed(self) -> Iterator[str]:
+        """A forecast is renewed in the next passes after it is stale, and after each of the times before the close."""
+        runs: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _RUNS):
+            runs[row["ref"], row["forecaster"]].append(row)
+        for rows in runs.values():
+            for row, after in zip(rows, [*rows[1:], None], strict=True):
+                if row["state"] == "done" and row["closes_at"] is not None and not self._is_left_out(row):
+                    yield from self._late_renewal(row, after)
+
+    def _late_renewal(self, row: Row, after: Row | None) -> Iterator[str]:
+        made, closes = parse_timestamp(row["made_at"]), parse_timestamp(row["closes_at"])
+        ends = [closes, *[parse_timestamp(row[name]) for name in ("as_of", "resolved_at") if row[name]]]
+        until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
+        due, why = self._due(made, closes, is_moved=row["versions"] > 1)
+        if due < min(ends) and (count := self._passes_between("forecast", due, until)):
+            what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"
+            yield f"omission: {what} was to be renewed at {due}, {why}, and {count} passes did not"
+
+    def _due(self, made: datetime, closes: datetime, *, is_moved: bool) -> tuple[datetime, str]:
+        """Return when a forecast is due again at the latest, by all policies that were in force."""
+        found = []
+        for stale, gap, near in zip(
+            self._policy("stale_after_h", STALE_AFTER_H),
+            self._policy("min_gap_h", MIN_GAP_H),
+            self._policy("near_close_h", NEAR_CLOSE_H),
+            strict=True,
+        ):
+            dues = [(made + timedelta(hours=stale), "stale")]
+            before = [] if is_moved else [closes - timedelta(hours=hours) for hours in near]
+            dues += [(at, "near its close") for at in before if at > made]
+            at, why = min(dues)
+            found.append((max(at, made + timedelta(hours=gap)), why))
+        return max(found)
+
+    def _is_left_out(self, row: Row) -> bool:
+        """Say whether a question was locked, or excluded by a word of its title, or nobody forecasts it any more."""
+        if row["ref"] in self.locked or row["venue"] == "forecastbench":
+            return True
+        title = json.loads(row["body"])["title"]
+        for config in self.configs:
+            table = config["venues"][row["venue"]]
+            if any(word in title for word in table.get("exclude", {}).get("words", ())):
+                return True
+            if not row["forecaster"].startswith("drifter") or row["forecaster"] not in table["forecasters"]:
+                return True
+        return False
+
+    def _held_on(self) -> Iterator[str]:
+        """What is held until a time is decided again in the next passes after it."""
+        for row in read_rows(self.ledger, _HELD):
+            if not row["is_last"] or row["is_replaced"] or row["until"] is None:
+                continue
+            until = parse_timestamp(row["until"])
+            if count := self._passes_between("submit", until, None):
+                what = f"{row['ref']} was held until {until}: {row['why']}"
+                yield f"omission: {what}, and {count} passes did not decide again"
+
+    def _false_reasons(self) -> Iterator[str]:
+        """What a hold says of locks, stops, permissions and windows is true."""
+        for row in read_rows(self.ledger, _HELD):
+            at = parse_timestamp(row["at"])
+            if not self._has_clock_moved(at, at) and (why := self._wrong_reason(row, at)):
+                yield f"omission: {row['ref']} was held at {at}: {row['why']}; and {why}"
+
+    def _wrong_reason(self, row: Row, at: datetime) -> str | None:
+        why, venue = row["why"], row["venue"]
+        if why.startswith("the window close"):
+            return self._wrong_window(row, at)
+        mine: Sequence[Fact] = self.acts
+        kinds: tuple[tuple[str, str], ...] = ()
+        what = ""
+        if why.startswith("locked"):
+            mine = [act for act in mine if str(act.get("ref")) == row["ref"]]
+            mine = [act for act in mine if act.get("forecaster") in {None, row["forecaster"]}]
+            kinds, what = (("lock", "unlock"),), "nobody had locked it"
+        elif why.startswith("halted by STOP"):
+            # Who halts everything leaves such a file, too.
+            mine = [act for act in mine if act["kind"] != "halt" or not act.get("venue")]
+            kinds, what = (("stop file", "stop file gone"), ("halt", "stop file gone")), "there was no such file"
+        elif f"was stopped by {ADA} at" in why:
+            mine = [act for act in mine if act.get("venue") in {venue, "", None}]
+            kinds, what = (("halt", "resume"),), "nobody had halted it"
+        if kinds:
+            return None if any(_lasts(mine, begins, ends, at) for begins, ends in kinds) else what
+        return self._wrong_permission(row, at)
+
+    def _wrong_permission(self, row: Row, at: datetime) -> str | None:
+        why, venue = row["why"], row["venue"]
+        arms = [one for one in read_rows(self.ledger, _ARMS) if one["venue"] == venue]
+        last = next((one for one in reversed(arms) if parse_timestamp(one["armed_at"]) < at - HEARD), None)
+        if f"the configuration of {venue} was changed" in why and len(self.configs) == 1:
+            return "nobody had changed it"
+        if last is None:
+            return None
+        if f"{venue} is not armed" in why:
+            return f"it was armed at {last['armed_at']}"
+        if f"{venue} was disarmed" in why and not last["disarmed_at"]:
+            return "nobody had disarmed it"
+        if f"the arm record of {venue} ended" in why and parse_timestamp(last["until"]) > at + ONE_MOMENT:
+            return f"that is until {last['until']}"
+        return None
+
+    def _wrong_window(self, row: Row, at: datetime) -> str | None:
+        margins = [config["venues"][row["venue"]].get("close_margin_s", CLOSE_MARGIN_S) for config in self.configs]
+        margin = timedelta(seconds=max(margins)) if "closes at" in row["why"] else timedelta()
+        versions = read_rows(self.ledger, "select body from question_version where ref = :ref", row)
+        known = [json.loads(one["body"]).get("closes_at") for one in versions]
+        closes = [parse_timestamp(one) for one in [*known, row["closes_at"]] if one]
+        is_over = any(at >= one - margin - ONE_MOMENT for one in closes)
+        return None if is_over or not closes else f"it closes at {max(closes)}"
+
+    def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
+        return any(first - LONGEST_MOVE <= moved <= last + LONGEST_MOVE for moved in self.clock_moves)
+
+
+def _lasts(acts: Sequence[Fact], begins: str, ends: str, at: datetime) -> bool:
+    """Say whether something that people began lasts at a moment, or ended just before."""
+    for act in acts:
+        if act["kind"] == begins and act["clock"] <= at + HEARD:
+            after = [one["clock"] for one in acts if one["kind"] == ends and one["clock"] > act["clock"]]
+            if min(after, default=at) >= at - HEARD:
+                return True
+    return False

@@ -1,0 +1,339 @@
+"""Orders that are smaller than they should be, and those that were not made: what a pass had to buy at least.
+
+By docs/settings.md ("caps", "trading", "bankroll") and docs/facts/manifold.md ("sizing"): the stake is the share of the
+Kelly stake, less where a cap, a share of the account, an arm record, the cash or the market bounds it. What each of
+these leaves is counted here at its least, from what is on record of other orders; where nothing explains that less was
+bought, or a reason to buy nothing counts more at stake than there is, that is a violation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from bot.store.serialization import format_timestamp, parse_timestamp
+from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.omission_checks import JobPass
+from tests.simulation.full_system.sizing_checks import (
+    KELLY,
+    ONE_MOMENT,
+    PASS,
+    STEP,
+    SizingChecks,
+    full_stake,
+    purchase,
+    unit_cost,
+)
+
+Fact = Mapping[str, Any]
+# The largest shares of the value of an account where nobody set them, and the least gain of a share.
+SHARES: Mapping[str, float] = {"per_pass": 0.1, "per_question": 0.05, "per_event": 0.1, "per_day": 0.25, "total": 0.75}
+EDGE, BAND = 0.03, (0.03, 0.97)
+# By how much less may be bought than is counted here, and by how much more may be counted as at stake: cents, and the
+# figures of a market that moved a little.
+LESS, ROUNDED = 0.03, 0.06
+# An order that rests may turn out to have cost less within so long.
+RESTS = timedelta(hours=8)
+# A hold of these kinds is decided again after so long.
+AGAIN, MARKET_AGAIN = timedelta(minutes=10), timedelta(hours=1)
+_ORDERS = """
+select i.id, i.seq, i.ref, i.venue, i.account, i.mode, i.mode = 'paper' as paper, i.state, i.planned_at, i.changed_at,
+  i.cost, i.order_body, i.predictions, i.event, i.creator, i.category,
+  (select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at
+from intent i where i.action = 'order' order by i.seq
+"""
+_FILLS = """
+select f.intent, f.at, f.shares, f.cash from fill f join intent i on i.id = f.intent order by f.at, i.seq, f.reference
+"""
+_HOLDS = """
+select d.at, d.until, d.why, f.ref, q.venue, f.made_at, p.probability from decision d
+join forecast f on f.id = d.forecast join question q on q.ref = f.ref
+left join prediction p on p.forecast = f.id
+where d.verdict = 'hold'
+"""
+_READINGS = """
+select cash, equity from account_reading
+where venue = :venue and account = :account and paper = :paper and at <= :planned_at and max(at, until) >= :since
+"""
+_UNDER_WAY = """
+select total(max(i.cost, json_extract(i.order_body, '$.cost'))) as cost from intent i
+where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper and i.id <> :id
+  and i.planned_at <= :planned_at and i.changed_at >= :since and json_extract(i.order_body, '$.side') = 'buy'
+"""
+_ASKED = "select asked_at, venue from approval"
+# What a cap counts together, and what an arm record bounds.
+_GROUPS = {"per_question": "ref", "per_event": "event", "per_creator": "creator", "per_category": "category"}
+_ARM = ("per_order", "per_day", "total")
+# Holds of forecasts that no order was meant for when their pass began; others may have counted for those of the pass.
+_NOT_MEANT = (
+    "recorded only",
+    "no order",
+    "nothing may be bought: caps",
+    "nothing may be bought: bankroll",
+    "nothing may be bought: the arm",
+    "the window closed",
+    "the question changed",
+    "superseded",
+    "its order was sent",
+)
+# "caps.per_day = 40 leaves 0.30, 39.70 is at stake", and the same of a share of the account or an arm record.
+_BOUND = re.compile(
+    r"(caps|bankroll|the arm record's)[. ]([\w-]+)(?: = | )([\d.e+-]+).*?leaves ([\d.]+), ([\d.]+) is at"
+)
+_NEAR = re.compile(r"the belief ([\d.]+) is within ([\d.]+) of the market's ([\d.]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortfallChecks:
+    """Judges the purchases and holds of one ledger, with what ``sizing`` knows of it; ``acts`` are those of people."""
+
+    sizing: SizingChecks
+    acts: Sequence[Fact]
+    passes: Sequence[JobPass]
+
+    def violations(self) -> Iterator[str]:
+        """Say which purchase is too small, and which reason to buy nothing is wrong."""
+        for row in self._orders:
+            order = json.loads(row["order_body"])
+            is_moved = self.sizing.has_clock_moved(parse_timestamp(row["planned_at"]))
+            # What a person is asked about counts for the others of its pass, too.
+            if order["side"] == "buy" and row["venue"] == "manifold" and row["mode"] != "approve" and not is_moved:
+                yield from self._shortfall(row, order)
+        for row in self._holds:
+            if row["until"] is not None and not self.sizing.has_clock_moved(parse_timestamp(row["until"])):
+                yield from self._overcounted(row)
+                yield from self._not_near(row)
+
+    @cached_property
+    def _orders(self) -> list[Row]:
+        return read_rows(self.sizing.ledger, _ORDERS)
+
+    @cached_property
+    def _holds(self) -> list[Row]:
+        return read_rows(self.sizing.ledger, _HOLDS)
+
+    @cached_property
+    def _asked(self) -> list[Row]:
+        return read_rows(self.sizing.ledger, _ASKED)
+
+    @cached_property
+    def _fills(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in read_rows(self.sizing.ledger, _FILLS):
+            found[row["intent"]].append(row)
+        return found
+
+    def _arms(self, venue: str, name: str) -> list[float]:
+        return [act[name] for act in self.acts if act["kind"] == "arm" and act["venue"] == venue and act.get(name)]
+
+    # What is at stake, at most
+
+    def _at_stake(self, row: Row, at: datetime, name: str, but: Collection[str] = ()) -> float:
+        """Return what counts for a cap at most: what orders of its group cost, less the cost of what was sold again."""
+        same = [
+            one
+            for one in self._orders
+            if (one["venue"], one["paper"]) == (row["venue"], row["paper"])
+            and one["id"] not in but
+            and parse_timestamp(one["planned_at"]) <= at
+            and one["state"] != "refused"
+            and (one["state"] != "superseded" or parse_timestamp(one["changed_at"]) >= at - PASS)
+        ]
+        if name in {"per_day", "armed"}:
+            first = format_timestamp(at)[:10]
+            if name == "armed":
+                arms = [act["clock"] for act in self.acts if act["kind"] == "arm" and act["venue"] == row["venue"]]
+                first = format_timestamp(
+                    max([one for one in arms if one <= at - PASS], default=at - timedelta(days=99))
+                )
+            elif format_timestamp(at - AGAIN)[:10] != first:
+                first = format_timestamp(at - AGAIN)[:10]
+            return sum(self._cost(one, at) for one in same if one["planned_at"] >= first)
+        column = _GROUPS.get(name)
+        if column is not None:
+            same = [one for one in same if one[column] and one[column] == row[column]]
+        same = [one for one in same if not one["resolved_at"] or parse_timestamp(one["resolved_at"]) > at - PASS]
+        return sum(self._cost(one, at) for one in same) - self._returned(same, at)
+
+    def _cost(self, one: Row, at: datetime) -> float:
+        planned = json.loads(one["order_body"])["cost"] if parse_timestamp(one["planned_at"]) > at - RESTS else 0.0
+        return float(max(one["cost"], planned))
+
+    def _returned(self, orders: Sequence[Row], at: datetime) -> float:
+        """Return what the shares had cost that were sold again."""
+        held, paid = defaultdict[tuple[str, str], float](float), defaultdict[tuple[str, str], float](float)
+        returned = 0.0
+        trades = [(fill, json.loads(one["order_body"])) for one in orders for fill in self._fills[one["id"]]]
+        for fill, order in sorted(trades, key=lambda trade: trade[0]["at"]):
+            if parse_timestamp(fill["at"]) > at - PASS:
+                break
+            place = (order["contract"], order["leg"])
+            if fill["cash"] <= 0:
+                held[place] += fill["shares"]
+                paid[place] -= fill["cash"]
+            elif held[place] > 0:
+                part = min(1.0, fill["shares"] / held[place])
+                returned += part * paid[place]
+                held[place] -= part * held[place]
+                paid[place] -= part * paid[place]
+        return returned
+
+    # Purchases
+
+    def _shortfall(self, row: Row, order: Fact) -> Iterator[str]:
+        """A purchase on a question in which nothing is held is as large as it may be with the others of its pass."""
+        planned = parse_timestamp(row["planned_at"])
+        group = self._list_group(row, planned)
+        if group is None or "/" in order["contract"] or self._is_held(row):
+            return
+        values = {**row, "since": format_timestamp(planned - PASS)}
+        readings = read_rows(self.sizing.ledger, _READINGS, values)
+        pools = self.sizing.pools(row, order)
+        if not readings or not pools:
+            return
+        [air] = read_rows(self.sizing.ledger, _UNDER_WAY, values)
+        others = sum(json.loads(one["order_body"])["cost"] for one in group if one["id"] != row["id"])
+        cash = min(one["cash"] for one in readings) - air["cost"]
+        own, shared = self._bounds(row, planned, min(one["equity"] for one in readings), {one["id"] for one in group})
+        shared["cash"] = cash
+        own["market"] = min(self._market_bound(row, order, pool, cash - others) for pool in pools)
+        cost = json.loads(row["order_body"])["cost"]
+        least = min([*own.values(), *(one - others for one in shared.values())])
+        if cost < least * (1.0 - LESS) - ROUNDED:
+            by_size = sorted({**own, **shared}.items(), key=lambda item: item[1])
+            known = ", ".join(f"{one} {value:.2f}" for one, value in by_size[:4])
+            what = f"{row['id']} of {row['planned_at']} costs {cost:.2f} on {row['ref']}, with {others:.2f} of others"
+            yield f"orders: {what}, and nothing bounds it so: {known}"
+
+    def _list_group(self, row: Row, planned: datetime) -> list[Row] | None:
+        """Return the purchases of the pass of one, None where others were meant that are not among them."""
+        ended = [one for one in self.passes if one.job == "submit" and one.started_at <= planned <= one.ended_at]
+        if len(ended) != 1:
+            return None
+        first, last = ended[0].started_at, ended[0].ended_at + ONE_MOMENT
+
+        def is_in(text: str) -> bool:
+            return first <= parse_timestamp(text) <= last
+
+        near = [
+            one
+            for one in self._orders
+            if (one["venue"], one["paper"]) == (row["venue"], row["paper"]) and is_in(one["planned_at"])
+        ]
+        is_unclear = any(
+            one["state"] == "superseded" or (one["event"] and one["event"] == row["event"] and one["id"] != row["id"])
+            for one in near
+        )
+        held = [one for one in self._holds if one["venue"] == row["venue"] and not one["why"].startswith(_NOT_MEANT)]
+        is_unclear |= any(is_in(one["at"]) or _was_decided(one, first, last) for one in held)
+        is_unclear |= any(is_in(one["asked_at"]) for one in self._asked if one["venue"] == row["venue"])
+        return None if is_unclear else near
+
+    def _is_held(self, row: Row) -> bool:
+        """Say whether anything else was bought on a question before."""
+        return any(
+            one["ref"] == row["ref"] and one["seq"] < row["seq"] for one in self._orders if self._fills[one["id"]]
+        )
+
+    def _bounds(
+        self, row: Row, planned: datetime, equity: float, group: Collection[str]
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Return what each cap leaves at least, of a purchase and of all of its pass together."""
+        own: dict[str, float] = {}
+        shared: dict[str, float] = {}
+        for name in ("per_order", "per_question", "per_event", "per_creator", "per_category", "per_day", "total"):
+            if name in _GROUPS and not row[_GROUPS[name]]:
+                continue
+            found = own if name in {"per_order", "per_question", "per_event"} else shared
+            used = 0.0 if name == "per_order" else self._at_stake(row, planned, name, group)
+            caps = [cap for cap in self.sizing.settings(row["venue"], "caps", name, None) if cap is not None]
+            if caps:
+                found[f"caps.{name}"] = min(caps) - used
+            share = min(self.sizing.settings(row["venue"], "bankroll", name, SHARES.get(name, 1.0)))
+            if name in SHARES and share < 1.0:
+                found[f"bankroll.{name}"] = share * equity - used
+            if not row["paper"] and name in _ARM and (arms := self._arms(row["venue"], name)):
+                used = self._at_stake(row, planned, "armed", group) if name == "total" else used
+                found[f"arm {name}"] = min(arms) - used
+        share = min(self.sizing.settings(row["venue"], "bankroll", "per_pass", SHARES["per_pass"]))
+        shared["bankroll.per_pass"] = share * equity
+        return own, shared
+
+    def _market_bound(self, row: Row, order: Fact, pool: tuple[float, float, float], cash: float) -> float:
+        """Return the share of the Kelly stake, as far as shares gain enough and the price stays within the belief."""
+        fee = order.get("fees", 0.0) / order["shares"]
+        worth, share = (
+            order["expected"] + order["edge"] + fee,
+            min(self.sizing.settings(row["venue"], "trading", "kelly", KELLY)),
+        )
+        edge = max(self.sizing.settings(row["venue"], "trading", "edge", EDGE))
+        kelly = min(
+            share * full_stake(pool, order["leg"], worth, cash, 0.0),
+            full_stake(pool, order["leg"], worth, share * cash, 0.0),
+        )
+        low, high = 0.0, max(kelly, 0.0)
+        for _ in range(40):
+            stake = (low + high) / 2.0
+            shares, price = purchase(pool, order["leg"], stake)
+            fits = price < worth - STEP and (
+                not shares or worth - stake * unit_cost(order) / order["expected"] / shares > edge
+            )
+            low, high = (stake, high) if fits else (low, stake)
+        return low
+
+    # Reasons to buy nothing
+
+    def _overcounted(self, hold: Row) -> Iterator[str]:
+        """A cap that leaves too little counts no more at stake than there is, and is the one that is set."""
+        found = _BOUND.search(hold["why"])
+        if found is None:
+            return
+        table, name, cap, _, used = found.groups()
+        name = "armed" if (table, name) == ("the arm record's", "total") else name.replace("-", "_")
+        at = parse_timestamp(hold["until"])
+        group = next((one for one in reversed(self._orders) if one["ref"] == hold["ref"]), None)
+        papers = {one["paper"] for one in self._orders if one["venue"] == hold["venue"]}
+        if group is None:
+            group = {
+                "venue": hold["venue"],
+                "ref": hold["ref"],
+                "event": "",
+                "creator": "",
+                "category": "",
+                "paper": None,
+            }
+            group["paper"] = max(papers, default=0)
+        if name in _GROUPS and not group[_GROUPS[name]]:
+            return
+        most = self._at_stake(group, at, name)
+        if name != "per_pass" and float(used) > most * 1.001 + ROUNDED:
+            yield f"orders: {hold['ref']} was not bought by {at}: {hold['why']}, and {most:.2f} was at stake"
+        caps = self.sizing.settings(hold["venue"], table, name, SHARES.get(name))
+        if table in {"caps", "bankroll"} and not any(one is not None and abs(one - float(cap)) < 1e-3 for one in caps):
+            yield f"orders: {hold['ref']} was not bought by {at}: {hold['why']}, and {name} is {caps}"
+
+    def _not_near(self, hold: Row) -> Iterator[str]:
+        """What is too near to the market's price to be bought is, by the least edge that is set."""
+        found = _NEAR.search(hold["why"])
+        if found is None:
+            return
+        belief, edge, price = map(float, found.groups())
+        edges = self.sizing.settings(hold["venue"], "trading", "edge", EDGE)
+        shrinks = self.sizing.settings(hold["venue"], "trading", "shrink", 0.0)
+        if abs(belief - price) > edge + 2e-3 or min(abs(edge - one) for one in edges) > 1e-3:
+            yield f"orders: {hold['ref']} was not bought: {hold['why']}, trading.edge is {edges}"
+        own = hold["probability"]
+        if not any(shrinks) and own is not None and "/" not in hold["ref"] and abs(own - belief) > 2e-3:
+            yield f"orders: {hold['ref']} was not bought: {hold['why']}, and its forecast says {own:.4f}"
+
+
+def _was_decided(hold: Row, first: datetime, last: datetime) -> bool:
+    """Say whether a hold was last decided again in a time: it holds for ten minutes, or for an hour."""
+    until = parse_timestamp(hold["until"] or hold["at"])
+    return any(first <= until - wait <= last for wait in (AGAIN, MARKET_AGAIN))

@@ -1,0 +1,158 @@
+"""What was not done, judged on ledgers that are written by hand: what may be is accepted, and what may not is named."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation.full_system.hand_written_ledger import write_ledger
+from tests.simulation.full_system.omission_checks import JobPass, OmissionChecks
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+REF = "manifold:lamp"
+# The columns that the checks read, of the tables that they read.
+TABLES = """
+create table forecast (id, ref, forecaster, state, made_at, started_at, decided_at, revision);
+create table decision (id, forecast, at, until, verdict, why);
+create table intent (id, ref, venue, action, state, planned_at, changed_at);
+create table attempt (intent, started_at);
+create table question (ref, venue, version, closes_at, as_of);
+create table question_version (version, ref, body);
+create table resolution (ref, seen_at);
+create table halt (venue, at, resumed_at);
+create table arm (venue, armed_at, until, disarmed_at);
+"""
+CONFIG: dict[str, Any] = {"venues": {"manifold": {"forecasters": ["drifter"]}}, "policy": {"stale_after_h": 6.0}}
+QUESTION = {"ref": REF, "venue": "manifold", "version": "v"}
+Values = dict[str, Any]
+
+
+def at(hours: float) -> str:
+    return (NOON + timedelta(hours=hours)).isoformat()
+
+
+def passed(job: str, *hours: float) -> list[JobPass]:
+    times = [NOON + timedelta(hours=one) for one in hours]
+    return [JobPass(job=job, started_at=one, ended_at=one + timedelta(minutes=1)) for one in times]
+
+
+def forecast(hours: float, **values: Any) -> tuple[str, Values]:
+    row = {"id": f"f{hours}", "ref": REF, "forecaster": "drifter", "state": "done", "revision": 1}
+    return "forecast", {**row, "made_at": at(hours), "started_at": at(hours), **values}
+
+
+def held(why: str, hours: float = 1.0, until: float | None = None) -> tuple[str, Values]:
+    ends = None if until is None else at(until)
+    return "decision", {"id": 1, "forecast": "f0.0", "at": at(hours), "until": ends, "verdict": "hold", "why": why}
+
+
+def question(closes: float = 30.0) -> list[tuple[str, Values]]:
+    body = json.dumps({"title": "lit?", "closes_at": at(closes)})
+    return [
+        ("question", {**QUESTION, "closes_at": at(closes)}),
+        ("question_version", {"version": "v", "ref": REF, "body": body}),
+    ]
+
+
+def act(kind: str, hours: float, **values: Any) -> Values:
+    return {"kind": kind, "clock": NOON + timedelta(hours=hours), **values}
+
+
+def judge(folder: Path, *rows: tuple[str, Values], passes: list[JobPass], **facts: Any) -> list[str]:
+    """Return what is wrong with a ledger of these rows, by a table each."""
+    ledger = write_ledger(folder, TABLES, rows)
+    values: Values = {"configs": [CONFIG], "clock_moves": (), "locked": (), "acts": [], **facts}
+    return [*OmissionChecks(ledger=ledger, passes=passes, **values).violations()]
+
+
+@pytest.mark.parametrize(
+    ("decided", "moved", "count"), [(1.5, (), 0), (2.5, (), 1), (None, (), 1), (2.5, (NOON + timedelta(hours=2),), 0)]
+)
+def test_a_forecast_is_decided_on_by_the_next_pass(
+    tmp_path: Path, decided: float | None, moved: tuple[datetime, ...], count: int
+) -> None:
+    rows = [] if decided is None else [held("superseded", decided)]
+    found = judge(tmp_path, forecast(0.0), *rows, *question(), passes=passed("submit", 1.5, 3.0), clock_moves=moved)
+    assert len(found) == count
+    assert all("passes later" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("sent", "acts", "count"),
+    [(0.01, [], 0), (2.0, [], 1), (None, [], 1), (2.0, [act("halt", 0.1), act("stop file gone", 1.9)], 0)],
+)
+def test_what_is_decided_leaves_with_the_next_pass(
+    tmp_path: Path, sent: float | None, acts: list[Values], count: int
+) -> None:
+    row = {"id": "i", "ref": REF, "venue": "manifold", "action": "order", "state": "acked", "planned_at": at(0.0)}
+    rows = [("intent", {**row, "changed_at": at(3.0)})]
+    rows += [] if sent is None else [("attempt", {"intent": "i", "started_at": at(sent)})]
+    found = judge(tmp_path, *rows, passes=passed("submit", 1.0), acts=acts)
+    assert len(found) == count
+    assert all("left at" in one for one in found)
+
+
+# It is stale after six hours, and of a question that closes after nine it is renewed two hours before that.
+@pytest.mark.parametrize(
+    ("closes", "again", "config", "words"),
+    [
+        (40.0, 6.46, CONFIG, ""),
+        (40.0, 8.5, CONFIG, "stale"),
+        (40.0, None, CONFIG, "stale"),
+        (7.5, 5.56, CONFIG, ""),
+        (7.5, 6.9, CONFIG, "near its close"),
+        (5.0, None, {**CONFIG, "policy": {"near_close_h": [0.5]}}, ""),
+        (30.0, None, {**CONFIG, "policy": {"stale_after_h": 72.0}}, "near its close"),
+        (30.0, None, {**CONFIG, "policy": {"stale_after_h": 72.0, "near_close_h": []}}, ""),
+        (30.0, None, {"venues": {"manifold": {"forecasters": [], "exclude": {"words": ["lit"]}}}}, ""),
+    ],
+)
+def test_a_forecast_is_renewed_in_time(
+    tmp_path: Path, closes: float, again: float | None, config: Values, words: str
+) -> None:
+    rows = [] if again is None else [forecast(again, revision=2)]
+    passes = passed("forecast", 5.55, 6.45, 7.7, 9.0)
+    found = judge(tmp_path, forecast(0.0), *rows, *question(closes), passes=passes, configs=[config])
+    late = [one for one in found if f"of {NOON}" in one]
+    assert (bool(late), all(words in one for one in late)) == (bool(words), True)
+
+
+@pytest.mark.parametrize(("hours", "count"), [((1.0,), 0), ((1.0, 2.0), 1)])
+def test_a_hold_is_decided_again_once_it_is_over(tmp_path: Path, hours: tuple[float, ...], count: int) -> None:
+    rows = [forecast(0.0), held("no order: it is cheap", 1.0, 1.5), *question()]
+    assert len(judge(tmp_path, *rows, passes=passed("submit", *hours))) == count
+
+
+ARMED = ("arm", {"venue": "manifold", "armed_at": at(-2.0), "until": at(8.0), "disarmed_at": None})
+OVER = ("arm", {**ARMED[1], "until": at(0.5)})
+LOCK = act("lock", -1.0, ref=REF, forecaster=None)
+
+
+@pytest.mark.parametrize(
+    ("why", "rows", "acts", "count"),
+    [
+        ("locked: ada thinks", [], [], 1),
+        ("locked: ada thinks", [], [LOCK], 0),
+        ("locked: ada thinks", [], [LOCK, act("unlock", 0.0, ref=REF, forecaster=None)], 1),
+        ("locked: ada thinks", [], [{**LOCK, "ref": "manifold:ship"}], 1),
+        ("halted by STOP: ada", [], [act("stop file", -1.0)], 0),
+        ("halted by STOP: ada", [], [act("halt", -1.0, venue="")], 0),
+        ("halted by STOP: ada", [], [act("halt", -1.0, venue="manifold")], 1),
+        ("manifold was stopped by ada at noon", [], [act("halt", -1.0, venue="manifold")], 0),
+        ("manifold was stopped by ada at noon", [], [act("halt", -1.0, venue="metaculus")], 1),
+        ("manifold is not armed for live", [], [], 0),
+        ("manifold is not armed for live", [ARMED], [], 1),
+        ("manifold was disarmed at noon", [ARMED], [], 1),
+        ("the arm record of manifold ended at noon", [ARMED], [], 1),
+        ("the arm record of manifold ended at noon", [OVER], [], 0),
+        ("the configuration of manifold was changed after", [ARMED], [], 1),
+        ("the window closed at noon", [], [], 1),
+    ],
+)
+def test_the_reason_of_a_hold_is_true(
+    tmp_path: Path, why: str, rows: list[tuple[str, Values]], acts: list[Values], count: int
+) -> None:
+    found = judge(tmp_path, forecast(0.0), held(why), *question(), *rows, passes=[], acts=acts)
+    assert len(found) == count
