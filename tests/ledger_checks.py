@@ -91,9 +91,6 @@ def _evidence(path: Path) -> Iterator[tuple[str, bytes]]:
             yield from (
                 (sha256_hex(content), content) for _, content in bundle_contents(codec, unpack_bundle(codec, packed))
             )
-        if database["loose_document"].exists():
-            for digest, packed in database.execute("select digest, packed from loose_document"):
-                yield digest, zlib.decompress(packed)
 
 
 def copy_databases(ledger: Path, target: Path) -> None:

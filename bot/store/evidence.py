@@ -1,8 +1,8 @@
 """The evidence: exchanges, pages, prompts and steps of trials, in a database of their own next to the ledger.
 
 The ledger holds what decides, spends and scores, and is small. The evidence explains it, is large, and can be pruned.
-A document is found by the digest of its content. While its forecast runs it is a row of ``loose_document``, compressed
-alone; afterwards all documents of a forecast are compressed together, as one bundle, because they repeat each other.
+A document is found by the digest of its content. While its forecast runs it is compressed alone; afterwards all
+documents of a forecast are compressed together, as one bundle, because they repeat each other.
 
 Both databases are written in one transaction, with the evidence as main database of the connection: SQLite commits the
 main database before attached ones, so what the ledger names is on the disk before the ledger names it. A kill in
@@ -90,12 +90,15 @@ def create_evidence(database: Database) -> None:
         database.execute(statement)
 
 
-_IS_ALONE = "codec = 'zlib' and scope <> ''"
+# What is compressed alone enters its index at the end, as ids grow: an index by scope has one page for each document.
+# The codec is in both, so that they alone answer what is counted and listed.
+IS_ALONE = "codec = 'zlib' and scope <> ''"
+IS_PLACED = "(codec = 'lzma' or scope = '')"
 EVIDENCE_INDEXES = (
     "drop index bundle_by_scope",
     "drop index bundle_alone",
-    "create index bundle_by_scope on bundle (scope, codec) where (codec = 'lzma' or scope = '')",
-    f"create index bundle_alone on bundle (id, scope, codec) where {_IS_ALONE}",
+    f"create index bundle_by_scope on bundle (scope, codec) where {IS_PLACED}",
+    f"create index bundle_alone on bundle (id, scope, codec) where {IS_ALONE}",
 )
 
 
@@ -106,46 +109,17 @@ def index_bundles(database: Database) -> None:
         database.execute(statement)
 
 
-# Its rows, and those of the second index, are added at the end, as ids grow: an index by scope would have one page for
-# each document.
-LOOSE_DOCUMENTS = (
-    """create table loose_document (
-  id integer primary key,
-  digest text not null unique check (length(digest) = 64),
-  scope text not null check (scope <> ''),
-  media_type text not null,
-  size integer not null check (size >= 0),
-  shared integer not null default 0 check (shared in (0, 1)),
-  packed blob not null
-) strict
-""",
-    f"""insert into loose_document (id, digest, scope, media_type, size, shared, packed)
-select b.id, d.digest, b.scope, d.media_type, d.size, d.shared, b.packed
-from evidence_document d cross join bundle b on b.id = d.bundle where {_IS_ALONE}
-""",  # noqa: S608 - made of constants
-    "create index loose_document_by_id on loose_document (id, scope)",
-    f"delete from evidence_document where bundle in (select id from bundle where {_IS_ALONE})",  # noqa: S608 - as above
-    f"delete from bundle where {_IS_ALONE}",  # noqa: S608 - made of constants
-    "drop index bundle_by_scope",
-    "drop index bundle_alone",
-    "create index bundle_by_scope on bundle (scope)",
-)
-
-
-@EVIDENCE_MIGRATIONS(name="0003_loose_documents")
-def move_loose_documents(database: Database) -> None:
-    """Move what is compressed alone to a table of its own."""
-    for statement in LOOSE_DOCUMENTS:
-        database.execute(statement)
-
-
-# They also work on an archive of before the third migration, which may hold bundles of one document.
-BUNDLES_OF_SCOPE = "select id, scope, codec, packed from bundle where scope = :scope order by id"
-SCOPES = "select distinct scope from bundle where scope <> '' order by scope"
-LOOSE_OF_SCOPE = """
-select id, digest, packed from loose_document
-where id in (select id from loose_document indexed by loose_document_by_id where scope = :scope) order by id
-"""
+# They also work, slower, on an archive of before the second migration.
+BUNDLES_OF_SCOPE = f"""
+select id, scope, codec, packed from bundle where scope = :scope and {IS_PLACED}
+union all
+select id, scope, codec, packed from bundle where id in (select id from bundle where {IS_ALONE} and scope = :scope)
+order by id
+"""  # noqa: S608 - made of constants
+SCOPES = f"""
+select scope from bundle where scope <> '' and {IS_PLACED} union select scope from bundle where {IS_ALONE}
+order by scope
+"""  # noqa: S608 - made of constants
 
 
 def evidence_path(ledger: Path) -> Path:
@@ -153,44 +127,25 @@ def evidence_path(ledger: Path) -> Path:
     return ledger.with_name(f"{ledger.stem}-evidence{ledger.suffix}")
 
 
-_INSERT_LOOSE = """
-insert into loose_document (digest, scope, media_type, size, packed) select ?, ?, ?, ?, ?
-where not exists (select 1 from evidence_document where digest = ?) on conflict do nothing
-"""
 _KNOWN = """
-select shared, scope from loose_document where digest = :digest
-union all
-select d.shared, b.scope from evidence_document d left join bundle b on b.id = d.bundle where d.digest = :digest
+select d.shared, b.scope from evidence_document d left join bundle b on b.id = d.bundle where d.digest = ?
 """
 _INSERT_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
 _INSERT_DOCUMENT = "insert into evidence_document (digest, media_type, size, bundle, place) values (?, ?, ?, ?, 0)"
-_MARK_SHARED = (
-    "update loose_document set shared = 1 where digest = ?",
-    "update evidence_document set shared = 1 where digest = ?",
-)
-_FIND_LOOSE = "select media_type, packed from loose_document where digest = ?"
+_MARK_SHARED = "update evidence_document set shared = 1 where digest = ?"
 _FIND_DOCUMENT = "select media_type, size, bundle, place from evidence_document where digest = ?"
 _SELECT_BUNDLE = "select codec, packed from bundle where id = ?"
-# True where there is a document with the digest of that name or column.
-HAS_DOCUMENT = """(exists (select 1 from loose_document d where d.digest = {digest})
-  or exists (select 1 from evidence_document d where d.digest = {digest}))"""
-MISSING_EVIDENCE = f"select value from json_each(?) where not {HAS_DOCUMENT.format(digest='value')}"  # noqa: S608
+MISSING_EVIDENCE = "select value from json_each(?) where value not in (select digest from evidence_document)"
 
 
 def put_evidence(database: Database, document: CompressedDocument, scope: str) -> None:
     """Write a compressed document of a forecast (its id, or ``NO_SCOPE``) within the caller's transaction."""
-    digest = document.digest
-    if scope != NO_SCOPE:
-        row = [digest, scope, document.media_type, document.size, document.packed, digest]
-        if database.execute(_INSERT_LOOSE, row).rowcount:
-            return
-    known = database.execute(_KNOWN, {"digest": digest}).fetchone()
+    known = database.execute(_KNOWN, [document.digest]).fetchone()
     if known is None:
-        bundle = database.execute(_INSERT_BUNDLE, [NO_SCOPE, ALONE, document.packed]).lastrowid
-        database.execute(_INSERT_DOCUMENT, [digest, document.media_type, document.size, bundle])
+        bundle = database.execute(_INSERT_BUNDLE, [scope, ALONE, document.packed]).lastrowid
+        database.execute(_INSERT_DOCUMENT, [document.digest, document.media_type, document.size, bundle])
     elif not known[0] and known[1] != scope:
-        for statement in _MARK_SHARED:
-            database.execute(statement, [digest])
+        database.execute(_MARK_SHARED, [document.digest])
 
 
 def get_evidence(database: Database, digest: str) -> StoredDocument:
@@ -208,8 +163,13 @@ class EvidenceReader:
 
     def read(self, digest: str) -> StoredDocument:
         """Return a document; raises NotFoundError, and StoreError for a damaged one."""
+        row = self._database.execute(_FIND_DOCUMENT, [digest]).fetchone()
+        if row is None:
+            message = f"no document {digest} in the ledger"
+            raise NotFoundError(message)
+        media_type, size, bundle, place = row
         try:
-            media_type, content = self._find(digest)
+            content = self._payload(bundle)[place : place + size]
         except (zlib.error, lzma.LZMAError, TypeError) as error:
             message = f"document {digest} is damaged ({error}); restore a backup"
             raise StoreError(message) from error
@@ -221,17 +181,6 @@ class EvidenceReader:
     def text(self, digest: str) -> str:
         """Return the text of a document; raises as ``read``."""
         return self.read(digest).content.decode()
-
-    def _find(self, digest: str) -> tuple[str, bytes]:
-        row = self._database.execute(_FIND_DOCUMENT, [digest]).fetchone()
-        if row is not None:
-            media_type, size, bundle, place = row
-            return media_type, self._payload(bundle)[place : place + size]
-        loose = self._database.execute(_FIND_LOOSE, [digest]).fetchone()
-        if loose is None:
-            message = f"no document {digest} in the ledger"
-            raise NotFoundError(message)
-        return loose[0], unpack_bundle(ALONE, loose[1])
 
     def _payload(self, bundle: int) -> bytes:
         if self._bundle is None or self._bundle[0] != bundle:

@@ -14,14 +14,7 @@ from sqlite_utils import Database
 from bot.core.errors import FoxcastError
 from bot.core.ids import sha256_hex
 from bot.store.database import open_reader_with, translate_errors
-from bot.store.evidence import (
-    ALONE,
-    HAS_DOCUMENT,
-    EvidenceReader,
-    bundle_contents,
-    evidence_path,
-    unpack_bundle,
-)
+from bot.store.evidence import EvidenceReader, bundle_contents, evidence_path, unpack_bundle
 from bot.store.integrity_checks import (
     MAX_EXAMPLES,
     IntegrityProblem,
@@ -35,30 +28,30 @@ from bot.store.integrity_checks import (
 EVIDENCE_INVARIANTS: tuple[LedgerInvariant, ...] = (
     LedgerInvariant(
         name="steps_are_kept",
-        sql=f"""
+        sql="""
 select t.forecast, t.number, t.steps from trial t join forecast f on f.id = t.forecast
 where f.evidence_removed_at is null and t.steps <> (
   select count(*) from step s where s.forecast = t.forecast and s.trial = t.number and s.number <= t.steps)
 union all
-select s.forecast, s.trial, s.number from step s where not {HAS_DOCUMENT.format(digest="s.body")}
-""",  # noqa: S608 - made of constants
+select s.forecast, s.trial, s.number from step s where s.body not in (select digest from evidence_document)
+""",
         meaning="a step of a trial is missing",
     ),
     LedgerInvariant(
         name="recording_is_kept",
-        sql=f"""
-select scope, trial, kind, key, nth from recording where not {HAS_DOCUMENT.format(digest="answer")}
-""",  # noqa: S608 - made of constants
+        sql="""
+select scope, trial, kind, key, nth from recording where answer not in (select digest from evidence_document)
+""",
         meaning="a recorded response of a trial that is not in the evidence",
     ),
     LedgerInvariant(
         name="answered_call_has_its_answer",
-        sql=f"""
+        sql="""
 select c.id, c.state from model_call c
 where (c.state = 'done') <> (c.answer is not null)
-  or c.answer is not null and not {HAS_DOCUMENT.format(digest="c.answer")}
+  or c.answer is not null and c.answer not in (select digest from evidence_document)
   and not exists (select 1 from forecast f where f.id = c.scope and f.evidence_removed_at is not null)
-""",  # noqa: S608 - made of constants
+""",
         meaning="an answered call without its answer, or the reverse",
     ),
     LedgerInvariant(
@@ -66,21 +59,15 @@ where (c.state = 'done') <> (c.answer is not null)
         sql="select digest from evidence_document where bundle not in (select id from bundle)",
         meaning="a document without its content",
     ),
-    LedgerInvariant(
-        name="document_is_kept_once",
-        sql="select digest from loose_document where digest in (select digest from evidence_document)",
-        meaning="a document that is kept alone and in a bundle",
-    ),
 )
 _SELECT_STEPS = """
 select s.forecast, s.trial, s.number, s.body from trial t join forecast f on f.id = t.forecast
 join step s on s.forecast = t.forecast and s.trial = t.number and s.number <= t.steps
 where f.evidence_removed_at is null order by s.forecast, s.trial, s.number
 """
-_HAS_DOCUMENT = f"select 1 where {HAS_DOCUMENT.format(digest=':digest')}"  # noqa: S608 - made of constants
+_HAS_DOCUMENT = "select 1 from evidence_document where digest = ?"
 _DOCUMENT_PLACE = "select bundle, place from evidence_document where digest = ?"
 _SELECT_BUNDLES = "select id, codec, packed from bundle"
-_SELECT_LOOSE = "select digest, packed from loose_document"
 CITATIONS = "cited_documents_are_kept"
 CONTENTS = "content_is_as_it_was"
 
@@ -116,12 +103,12 @@ def find_lost_citations(database: Database) -> Iterator[str]:
             yield f"step {number} of trial {trial} of {forecast}: {error}"
             continue
         for digest in cited:
-            if database.execute(_HAS_DOCUMENT, {"digest": digest}).fetchone() is None:
+            if database.execute(_HAS_DOCUMENT, [digest]).fetchone() is None:
                 yield f"{forecast}, {digest}"
 
 
 def find_damaged_bundles(database: Database) -> Iterator[str]:
-    """Yield the bundles and loose documents that cannot be read or are not what the index says."""
+    """Yield the bundles that cannot be read, or whose documents are not where the index says."""
     for bundle, codec, packed in database.execute(_SELECT_BUNDLES):
         try:
             contents = list(bundle_contents(codec, unpack_bundle(codec, packed)))
@@ -131,13 +118,6 @@ def find_damaged_bundles(database: Database) -> Iterator[str]:
         for place, content in contents:
             if database.execute(_DOCUMENT_PLACE, [sha256_hex(content)]).fetchone() != (bundle, place):
                 yield f"bundle {bundle}: the document at {place}"
-    for digest, packed in database.execute(_SELECT_LOOSE):
-        try:
-            is_sound = sha256_hex(unpack_bundle(ALONE, packed)) == digest
-        except zlib.error:
-            is_sound = False
-        if not is_sound:
-            yield f"document {digest}"
 
 
 def _problem(check: str, meaning: str, faults: Iterator[str]) -> IntegrityProblem | None:

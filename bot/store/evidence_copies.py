@@ -23,8 +23,7 @@ from bot.store.database import create_incremental_file, open_reader, open_writer
 from bot.store.evidence import (
     BUNDLES_OF_SCOPE,
     EVIDENCE_MIGRATIONS,
-    HAS_DOCUMENT,
-    LOOSE_OF_SCOPE,
+    IS_PLACED,
     NO_SCOPE,
     SCOPES,
     TOGETHER,
@@ -33,17 +32,19 @@ from bot.store.evidence import (
     pack_bundle,
     unpack_bundle,
 )
-from bot.store.evidence_packing import pack_loose_documents, removable_forecasts
+from bot.store.evidence_packing import removable_forecasts
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
 from bot.store.serialization import format_timestamp
 
 log = structlog.get_logger(__name__)
 
 BUNDLES_PER_STEP = 20
-# Loose documents belong to forecasts that are not finished.
-_NEW_BUNDLES = "select id, scope, codec, packed from bundle where id > ? order by id limit ?"
+# What is compressed alone belongs to a forecast that is not finished; what belongs to no forecast stays so.
+_NEW_BUNDLES = f"select id, scope, codec, packed from bundle where id > ? and {IS_PLACED} order by id limit ?"  # noqa: S608
 # Counted by an index, as the bundles themselves are large.
-_COUNT_COPIED = "select count(*) from bundle indexed by bundle_by_scope where id <= :last"
+_COUNT_COPIED = f"""
+select count(*) from bundle indexed by bundle_by_scope where {IS_PLACED} and id <= :last
+"""  # noqa: S608 - made of constants
 NO_LIMIT = -1
 _LAST_BUNDLE = "select coalesce(max(id), 0) from bundle"
 _INSERT_NEW_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
@@ -53,8 +54,6 @@ _MARK_BACK = "update forecast set evidence_removed_at = null where id = ?"
 _NEWEST_BUNDLE = "select id, scope, codec, packed from bundle order by id desc limit 1"
 _FIND_BUNDLE = "select 1 from bundle where id = ? and scope = ? and codec = ? and packed = ?"
 _SELECT_DOCUMENT = "select digest, media_type, size, bundle, place, shared from evidence_document where digest = ?"
-_IS_KNOWN = f"select 1 where {HAS_DOCUMENT.format(digest=':digest')}"  # noqa: S608 - made of constants
-_SELECT_LOOSE = "select digest, media_type, size, ?, ?, shared from loose_document where id = ?"
 _COPIES = {
     "select * from recording where scope = ?": "insert or replace into recording values (?, ?, ?, ?, ?, ?, ?)",
     "select * from step where forecast = ?": "insert or replace into step values (?, ?, ?, ?, ?, ?, ?)",
@@ -157,18 +156,6 @@ def _archive(source: Path, target: Path, scopes: Sequence[str], at: datetime) ->
     with translate_errors(target), closing(open_reader(source)) as reader, closing(open_writer(target)) as writer:
         for scope in (NO_SCOPE, *scopes):
             _copy_bundles(reader, writer, reader.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall(), scope)
-        # They get numbers of their own, after those of all bundles.
-        for scope in scopes:
-            _pack_loose(reader, writer, scope)
-
-
-def _pack_loose(reader: Database, writer: Database, scope: str) -> None:
-    rows = reader.execute(LOOSE_OF_SCOPE, {"scope": scope}).fetchall()
-    with writer.atomic():
-        for packed, documents in pack_loose_documents(rows):
-            bundle = writer.execute(_INSERT_NEW_BUNDLE, [scope, TOGETHER, packed]).lastrowid
-            found = [reader.execute(_SELECT_LOOSE, [bundle, place, one]).fetchone() for place, one, _ in documents]
-            writer.conn.executemany(_INSERT_DOCUMENT, found)
 
 
 def put_back_evidence(ledger: Path, archive: Path) -> int:
@@ -201,7 +188,7 @@ def _put_back_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) 
     number, scope, codec, packed = bundle
     contents = [content for _, content in bundle_contents(codec, unpack_bundle(codec, packed))]
     documents = zip(_checked_documents(reader, number, codec, packed), contents, strict=True)
-    missing = [pair for pair in documents if not writer.execute(_IS_KNOWN, {"digest": pair[0][0]}).fetchone()]
+    missing = [pair for pair in documents if not writer.execute(_SELECT_DOCUMENT, [pair[0][0]]).fetchone()]
     if missing:
         fresh, places = pack_bundle([content for _, content in missing])
         added = writer.execute(_INSERT_NEW_BUNDLE, [scope, TOGETHER, fresh]).lastrowid

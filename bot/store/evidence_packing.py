@@ -3,14 +3,14 @@
 Compression and digests run outside the event loop and outside the writer thread; each write is of one forecast.
 """
 
-import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sqlite_utils import Database
 
@@ -24,6 +24,8 @@ from bot.store.documents import CompressedDocument, compress_document
 from bot.store.evidence import (
     ALONE,
     BUNDLES_OF_SCOPE,
+    IS_ALONE,
+    IS_PLACED,
     NO_SCOPE,
     TOGETHER,
     bundle_contents,
@@ -38,19 +40,16 @@ from bot.store.serialization import format_timestamp
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024
 # So many writes share a commit, which takes as long as all of their statements.
 WRITES_PER_COMMIT = 8
-# The scopes with the ids of their documents, as JSON. Those of forecasts that ran at once share pages.
-_FINISHED = """
-select scope, json_group_array(id) from loose_document d indexed by loose_document_by_id
-group by scope having exists (select 1 from forecast f where f.id = d.scope and f.state <> 'running')
+# The scopes with the ids of their bundles, as JSON. Those of forecasts that ran at once share pages.
+_FINISHED = f"""
+select scope, json_group_array(id) from bundle b indexed by bundle_alone where {IS_ALONE}
+group by scope having exists (select 1 from forecast f where f.id = b.scope and f.state <> 'running')
 order by min(id)
-"""
-_SELECT_LOOSE = "select id, digest, packed from loose_document where id in (select value from json_each(?)) order by id"
+"""  # noqa: S608 - made of constants
+_SELECT_BUNDLES = "select id, packed from bundle where id in (select value from json_each(?)) order by id"
 _INSERT_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
-_PLACE_DOCUMENT = """
-insert into evidence_document (digest, media_type, size, bundle, place, shared)
-select digest, media_type, size, ?, ?, shared from loose_document where id = ? and digest = ?
-"""
-_DELETE_LOOSE = "delete from loose_document where id in (select value from json_each(?))"
+_MOVE_DOCUMENT = "update evidence_document set bundle = ?, place = ? where digest = ? and bundle = ?"
+_DELETE_BUNDLE = "delete from bundle where id = ?"
 
 
 async def pack_finished_forecasts(writer: TransactionRunner, readers: TransactionRunner) -> int:
@@ -67,62 +66,45 @@ async def pack_finished_forecasts(writer: TransactionRunner, readers: Transactio
     return len(finished)
 
 
-def _pack_scope(database: Database, scope: str, ids: str) -> list[tuple[str, bytes, list[tuple[int, int, str]]]]:
-    """Return the bundles of a forecast, each with where its documents are in it, and their ids and digests."""
-    rows = database.execute(_SELECT_LOOSE, [ids]).fetchall()
-    return [(scope, *bundle) for bundle in pack_loose_documents(rows)]
-
-
-def pack_loose_documents(
-    rows: Iterable[tuple[int, str, bytes]],
-) -> Iterator[tuple[bytes, list[tuple[int, int, str]]]]:
-    """Yield bundles of loose documents, given as id, digest and packed content, with place, id and digest of each.
-
-    Raises StoreError for a damaged one.
-    """
-    for group in _unpacked_groups(rows):
+def _pack_scope(database: Database, scope: str, ids: str) -> list[tuple[str, bytes, list[tuple[int, str, int]]]]:
+    """Return the bundles of a forecast, each with where its documents are in it and in which bundle they were."""
+    bundles = []
+    for group in _unpacked_groups(database.execute(_SELECT_BUNDLES, [ids]).fetchall()):
         packed, places = pack_bundle([content for _, _, content in group])
-        yield packed, [(place, loose, digest) for place, (loose, digest, _) in zip(places, group, strict=True)]
+        moves = [(place, digest, old) for place, (old, digest, _) in zip(places, group, strict=True)]
+        bundles.append((scope, packed, moves))
+    return bundles
 
 
-def _unpacked_groups(rows: Iterable[tuple[int, str, bytes]]) -> Iterator[list[tuple[int, str, bytes]]]:
-    """Yield groups of documents, each with its id, digest and content, of at most one bundle."""
+def _unpacked_groups(rows: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, str, bytes]]]:
+    """Yield groups of documents, each with the id of its bundle, digest and content, of at most one bundle."""
     group: list[tuple[int, str, bytes]] = []
     size = 0
-    for loose, digest, packed in rows:
-        content = _unpack_loose(digest, packed)
+    for bundle, packed in rows:
+        try:
+            content = unpack_bundle(ALONE, packed)
+        except zlib.error as error:
+            message = f"bundle {bundle} of the evidence is damaged ({error}); look with: foxcast db check"
+            raise StoreError(message) from error
         if group and size + len(content) > MAX_BUNDLE_BYTES:
             yield group
             group, size = [], 0
-        group.append((loose, digest, content))
+        group.append((bundle, sha256_hex(content), content))
         size += len(content)
     if group:
         yield group
 
 
-def _unpack_loose(digest: str, packed: bytes) -> bytes:
-    why = "its content has another digest"
-    try:
-        content = unpack_bundle(ALONE, packed)
-    except zlib.error as error:
-        why = str(error)
-    else:
-        if sha256_hex(content) == digest:
-            return content
-    message = f"document {digest} of the evidence is damaged ({why}); look with: foxcast db check"
-    raise StoreError(message)
-
-
-def _bundle_writer(scope: str, packed: bytes, moves: Sequence[tuple[int, int, str]]) -> Callable[[Database], None]:
+def _bundle_writer(scope: str, packed: bytes, moves: Sequence[tuple[int, str, int]]) -> Callable[[Database], None]:
     def write(database: Database) -> None:
         bundle = database.execute(_INSERT_BUNDLE, [scope, TOGETHER, packed]).lastrowid
-        rows = [(bundle, *move) for move in moves]
-        if database.conn.executemany(_PLACE_DOCUMENT, rows).rowcount != len(rows):
+        rows = [(bundle, place, digest, old) for place, digest, old in moves]
+        if database.conn.executemany(_MOVE_DOCUMENT, rows).rowcount != len(rows):
             message = (
                 f"the documents of forecast {scope} changed while they were compressed; look with: foxcast db check"
             )
             raise StoreError(message)
-        database.execute(_DELETE_LOOSE, [json.dumps([loose for _, loose, _ in moves])])
+        database.conn.executemany(_DELETE_BUNDLE, [(old,) for _, _, old in moves])
 
     return write
 
@@ -140,13 +122,9 @@ _LESSONS = "select body from step where forecast = ? and action = ?"
 _EVIDENCE_REMOVALS = (
     "delete from recording where scope = :scope",
     f"delete from step where forecast = :scope and action <> '{LESSON_ACTION}'",  # noqa: S608 - made of constants
-    "delete from bundle where scope = :scope",
+    f"delete from bundle where scope = :scope and {IS_PLACED}",  # noqa: S608 - made of constants
+    f"delete from bundle where id in (select id from bundle where {IS_ALONE} and scope = :scope)",  # noqa: S608
 )
-_LOOSE_IDS = "select id from loose_document indexed by loose_document_by_id where scope = :scope"
-_LOOSE_TO_REMOVE = f"""
-select shared, digest, media_type, size, packed from loose_document where id in ({_LOOSE_IDS})
-"""  # noqa: S608 - made of constants
-_REMOVE_LOOSE = f"delete from loose_document where id in ({_LOOSE_IDS})"  # noqa: S608 - made of constants
 _MARK_REMOVED = "update forecast set evidence_removed_at = :at where id = :scope"
 _DELETE_DOCUMENT = "delete from evidence_document where digest = ?"
 
@@ -166,7 +144,8 @@ async def remove_evidence(
     """
     for scope in scopes:
         digests, kept = await readers.run(partial(_plan_removal, scope=scope))
-        await writer.run(partial(_remove_live, scope=scope, at=at, digests=digests, kept=kept))
+        values, statements = {"scope": scope, "at": format_timestamp(at)}, (*_EVIDENCE_REMOVALS, _MARK_REMOVED)
+        await writer.run(partial(_remove, values=values, digests=digests, kept=kept, statements=statements))
 
 
 def remove_copied_evidence(copy: Path, scopes: Sequence[str]) -> None:
@@ -180,13 +159,13 @@ def remove_copied_evidence(copy: Path, scopes: Sequence[str]) -> None:
         for scope in scopes:
             digests, _ = _plan_removal(database, scope)
             with database.atomic():
-                _remove(database, scope, digests)
+                _remove(database, values={"scope": scope}, digests=digests, kept=(), statements=_EVIDENCE_REMOVALS)
         while _vacuum_step(database):
             pass
 
 
 def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[CompressedDocument]]:
-    lessons = _read_lessons(database, scope)
+    lessons = {body for (body,) in database.execute(_LESSONS, [scope, LESSON_ACTION]).fetchall()}
     digests, kept = [], []
     for _, _, codec, packed in database.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
         try:
@@ -202,29 +181,19 @@ def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[Compr
     return digests, kept
 
 
-def _remove_live(
-    database: Database, *, scope: str, at: datetime, digests: Sequence[str], kept: Sequence[CompressedDocument]
+def _remove(
+    database: Database,
+    *,
+    values: dict[str, Any],
+    digests: Sequence[str],
+    kept: Sequence[CompressedDocument],
+    statements: Sequence[str],
 ) -> None:
-    """Remove what was planned, and the loose documents: those that are kept need no compression."""
-    values = {"scope": scope, "at": format_timestamp(at)}
-    lessons = _read_lessons(database, scope)
-    loose = database.execute(_LOOSE_TO_REMOVE, values).fetchall()
-    database.execute(_REMOVE_LOOSE, values)
-    _remove(database, scope, digests)
-    database.execute(_MARK_REMOVED, values)
-    used = [CompressedDocument(*row) for shared, *row in loose if shared or row[0] in lessons]
-    for document in (*kept, *used):
-        put_evidence(database, document, NO_SCOPE)
-
-
-def _remove(database: Database, scope: str, digests: Sequence[str]) -> None:
     database.conn.executemany(_DELETE_DOCUMENT, [(digest,) for digest in digests])
-    for statement in _EVIDENCE_REMOVALS:
-        database.execute(statement, {"scope": scope})
-
-
-def _read_lessons(database: Database, scope: str) -> set[str]:
-    return {body for (body,) in database.execute(_LESSONS, [scope, LESSON_ACTION]).fetchall()}
+    for statement in statements:
+        database.execute(statement, values)
+    for document in kept:
+        put_evidence(database, document, NO_SCOPE)
 
 
 # One step returns about a megabyte to the disk; the rest stays for new documents.

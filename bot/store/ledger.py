@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 from sqlite_utils import Database
-from sqlite_utils.migrations import Migrations
 
 from bot.config.schema import Config
 from bot.core.errors import NotFoundError, StoreError
@@ -116,7 +115,6 @@ async def open_ledger_read_only(path: Path) -> AsyncIterator[Ledger]:
                 f"{evidence} is missing; put it back, or have it made of its copy, if there is one: foxcast run --once"
             )
             raise StoreError(message)
-        await asyncio.to_thread(_require_current_file, evidence, EVIDENCE_MIGRATIONS)
         yield _build_ledger(ReadOnlyWriter(), readers)
 
 
@@ -205,25 +203,18 @@ def _record_clean_shutdown(path: Path) -> None:
 
 def require_current_ledger(path: Path) -> None:
     """Raise StoreError for a ledger that lacks migrations of this version; damage is for the checks to find."""
-    _require_current_file(path, MIGRATIONS)
-    if evidence_path(path).exists():
-        _require_current_file(evidence_path(path), EVIDENCE_MIGRATIONS)
-
-
-def _require_current_file(path: Path, migrations: Migrations) -> None:
     try:
         with closing(open_reader(path)) as database:
-            _require_current_schema(database, migrations)
+            _require_current_schema(database)
     except sqlite3.DatabaseError:
         return
 
 
-def _require_current_schema(database: Database, migrations: Migrations = MIGRATIONS) -> None:
-    expected = migration_checksums(migrations)
-    applied = require_known_migrations(database, expected, migrations)
+def _require_current_schema(database: Database) -> None:
+    expected = migration_checksums(MIGRATIONS)
+    applied = require_known_migrations(database, expected, MIGRATIONS)
     if missing := [name for name in expected if name not in applied]:
-        what = "ledger" if migrations is MIGRATIONS else "evidence of the ledger"
-        message = f"the {what} is older than this Foxcast (it lacks {', '.join(missing)}); start foxcast run --once"
+        message = f"the ledger is older than this Foxcast (it lacks {', '.join(missing)}); start foxcast run --once"
         raise StoreError(message)
 
 

@@ -27,11 +27,6 @@ order by name
 """
 # The documents of the evidence are written with their content, not as the bundles that hold it.
 EVIDENCE_EXPORTS = frozenset({"evidence_document", "recording", "step"})
-# Bundle by bundle, as each is decompressed once, then the loose ones.
-_STORED_DIGESTS = """
-select digest from (select digest from evidence_document order by bundle, place)
-union all select digest from (select digest from loose_document order by id)
-"""
 SECRET_COLUMNS = frozenset({("principal", "salt"), ("principal", "hash")})
 _COLUMNS = "select name, pk from pragma_table_info(?) order by cid"
 
@@ -114,7 +109,7 @@ def _export_evidence(ledger: Path, folder: Path, without: Collection[str]) -> It
 
 def _document_lines(database: Database) -> Iterator[bytes]:
     evidence = EvidenceReader(database)
-    for (digest,) in database.conn.execute(_STORED_DIGESTS):
+    for (digest,) in database.conn.execute("select digest from evidence_document order by bundle, place"):
         document = evidence.read(digest)
         try:
             content: object = document.content.decode()

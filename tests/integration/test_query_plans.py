@@ -28,7 +28,7 @@ from tests.grown_ledger import GrownLedger, grow_ledger
 LARGE = (
     *("question", "question_version", "target", "price", "schedule", "resolution", "forecast", "prediction", "trial"),
     *("intent", "decision", "attempt", "fill", "score", "model_call", "event"),
-    *("step", "recording", "bundle", "evidence_document", "loose_document"),
+    *("step", "recording", "bundle", "evidence_document"),
 )
 # Indexes of the few rows that are under way.
 SMALL_INDEXES = (
@@ -38,7 +38,7 @@ SMALL_INDEXES = (
     "forecast_running",
     "forecast_undecided",
     "model_call_reserved",
-    "loose_document_by_id",
+    "bundle_alone",
 )
 COMMANDS: Sequence[tuple[str, ...]] = (
     ("status",),

@@ -94,7 +94,7 @@ async def test_what_was_asked_can_be_read_word_for_word_with_plain_tools(rig: Ga
     record = CALL_RECORD_SERIALIZER.decode((await rig.ledger.documents.get(answer.document)).content.decode())
     restored = await load_prompt(record.asked, rig.ledger.documents)
     assert restored == Prompt(messages=prompt.messages, tools=prompt.tools, allowed=("look",))
-    stored = "select digest, packed from loose_document"
+    stored = "select digest, packed from evidence_document d join bundle b on b.id = d.bundle"
     packed = {digest: zlib.decompress(blob) for digest, blob in rows(evidence_path(rig.path), stored)}
     assert [json.loads(packed[part]).get("text") for part in record.asked.messages] == ["Be brief.", None, "Clouds."]
     assert {hashlib.sha256(content).hexdigest() for content in packed.values()} == set(packed)
@@ -131,7 +131,7 @@ async def test_growing_prompts_keep_each_message_once(rig: GatewayFixture) -> No
     for number in range(10):
         messages += (Message(speaker=MessageRole.USER, text=f"{number} " * 2000),)
         await rig.gateway.ask(inquiry(Prompt(messages=messages)), deadline_s=9)
-    found = rows(evidence_path(rig.path), "select size from loose_document where size > 3000")
+    found = rows(evidence_path(rig.path), "select size from evidence_document where size > 3000")
     sizes = [size for (size,) in found]
     assert len(sizes) == 10
 

@@ -198,8 +198,6 @@ class LedgerFixture:
         with closing(sqlite3.connect(evidence_path(self.path))) as connection, connection:
             chosen_ids = [bundle for (bundle,) in connection.execute(chosen, [digest, digest]).fetchall()]
             connection.executemany("update bundle set packed = ? where id = ?", [(packed, one) for one in chosen_ids])
-            loose = "update loose_document set packed = ? where ? is null or digest = ?"
-            connection.execute(loose, [packed, digest, digest])
 
 
 def step(probability: float, *, text: str = "looked", target: str = "outcome", documents: tuple[str, ...] = ()) -> Step:

@@ -68,13 +68,9 @@ FAULTS: Mapping[str, str] = {
     "tallies_are_right": "update tally set count = count + 1 where name = 'forecasts'",
     "score_totals_are_right": "update score_total set value = value + 0.01",
     "steps_are_kept": "delete from step where number = 1",
-    "recording_is_kept": "delete from loose_document where digest in (select answer from recording)",
-    "answered_call_has_its_answer": "delete from loose_document where digest in (select answer from model_call)",
+    "recording_is_kept": "delete from evidence_document where digest in (select answer from recording)",
+    "answered_call_has_its_answer": "delete from evidence_document where digest in (select answer from model_call)",
     "document_has_its_bundle": "delete from bundle",
-    "document_is_kept_once": """
-        insert into loose_document (digest, scope, media_type, size, packed)
-        select d.digest, 'a', d.media_type, d.size, b.packed from evidence_document d join bundle b on b.id = d.bundle
-    """,
 }
 
 

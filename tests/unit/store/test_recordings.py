@@ -85,7 +85,7 @@ async def test_another_answer_under_the_same_name_is_refused_and_not_kept(ledger
     ):
         await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"other"', at=NOON)
     assert (await ledger_fixture.ledger.recordings.read_trial("f1", 1))[PAGE].body == '"text"'
-    assert ledger_fixture.rows("select count(*) from loose_document") == [(1,)]
+    assert ledger_fixture.rows("select count(*) from evidence_document") == [(1,)]
 
 
 async def test_several_are_kept_together_or_not_at_all(ledger_fixture: LedgerFixture) -> None:
@@ -97,13 +97,13 @@ async def test_several_are_kept_together_or_not_at_all(ledger_fixture: LedgerFix
     with pytest.raises(MalformedDataError, match="another answer"):
         await exchanges.add_all("f1", 1, {RecordingKey("page", "cc"): '"third"', PAGE: '"other"'}, at=NOON)
     assert {key: exchange.body for key, exchange in (await exchanges.read_trial("f1", 1)).items()} == told
-    assert ledger_fixture.rows("select count(*) from loose_document") == [(2,)]
+    assert ledger_fixture.rows("select count(*) from evidence_document") == [(2,)]
 
 
 async def test_an_answer_that_many_trials_got_is_kept_once(ledger_fixture: LedgerFixture) -> None:
     for trial in (1, 2, 3):
         await ledger_fixture.ledger.recordings.add("f1", trial, PAGE, '"text"', at=NOON)
-    counts = "select (select count(*) from recording), (select count(*) from loose_document)"
+    counts = "select (select count(*) from recording), (select count(*) from evidence_document)"
     assert ledger_fixture.rows(counts) == [(3, 1)]
 
 
