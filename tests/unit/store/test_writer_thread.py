@@ -1,7 +1,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -99,6 +99,32 @@ async def test_writes_that_gather_share_commits_of_bounded_size(writer: WriterTh
     await asyncio.gather(waiting, *writes)
     assert seen == [0] * MAX_GROUP_WRITES + [MAX_GROUP_WRITES] * MAX_GROUP_WRITES
     assert len(texts(path)) == 2 * MAX_GROUP_WRITES
+
+
+async def begin_writes(writer: WriterThread, counts: Sequence[int]) -> list[int]:
+    """Begin so many writes in each turn of the loop; return how many went to the thread by then, one a turn."""
+    before, passed, writes = writer.asked, [], []
+    for turn, count in enumerate(counts):
+        writes += [asyncio.create_task(writer.run(adding(f"{turn} {number}"))) for number in range(count)]
+        await asyncio.sleep(0)
+        passed.append(writer.asked - before)
+    await asyncio.gather(*writes)
+    return passed
+
+
+async def test_writes_of_neighbouring_turns_of_the_loop_go_to_the_thread_together(writer: WriterThread) -> None:
+    assert set(await begin_writes(writer, [1, 0, 2, 0, 1, *[0] * 10])) == {0, 4}
+
+
+async def test_a_lone_write_waits_for_few_turns(writer: WriterThread) -> None:
+    assert (await begin_writes(writer, [1, *[0] * 10])).count(0) < 8
+
+
+@pytest.mark.parametrize("each_turn", [[1, 0], [20]])
+async def test_writes_that_never_cease_are_not_put_off_for_ever(writer: WriterThread, each_turn: list[int]) -> None:
+    passed = await begin_writes(writer, each_turn * 40)
+    waiting = [sum((each_turn * 40)[:turn]) - count for turn, count in enumerate(passed)]
+    assert max(waiting) < 64
 
 
 async def test_a_write_that_fails_does_not_spoil_the_others(writer: WriterThread, path: Path) -> None:
