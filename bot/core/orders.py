@@ -129,7 +129,9 @@ class Position:
     """Shares held of one side of a contract.
 
     ``paid`` is their cost, fees included, and ``mark`` the price at which they could be sold now, None if there is no
-    buyer. ``decided``: the outcome is known, ``mark`` is the payout, and it was not paid yet.
+    buyer. ``decided``: the outcome is known, ``mark`` is the payout, and it was not paid yet. ``is_unpriced``: the
+    price cannot be read now; readings of the account keep the last one that they know, and ``mark`` (what the plugin
+    knows instead, such as the cost) counts where they know none.
     """
 
     contract: str
@@ -140,6 +142,7 @@ class Position:
     option: str = ""
     mark: float | None = None
     decided: bool = False
+    is_unpriced: bool = False
 
 
 class UnpaidOutcome(StrEnum):

@@ -66,11 +66,6 @@ class SecretRedactor:
     plain_forms: Sequence[bytes] = field(default=(), repr=False)
     escapes: re.Pattern[bytes] = field(default_factory=lambda: compile_escapes(()), repr=False)
 
-    @classmethod
-    def from_secrets(cls, secrets: Iterable[str]) -> "SecretRedactor":
-        """Return a redactor that knows these secrets."""
-        return cls().with_secrets(secrets)
-
     def with_secrets(self, secrets: Iterable[str]) -> "SecretRedactor":
         """Return a redactor that also knows these secrets."""
         fresh = frozenset(secrets) - self.secrets

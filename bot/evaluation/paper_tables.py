@@ -26,7 +26,6 @@ from bot.stats.scores import binary_baseline_scores, brier_scores, index_from_br
 
 Pool = Literal["stored", "logit", "mean", "median", "shrink", "price"]
 Calibration = Literal["", "global", "hierarchical"]
-FILES = ("tranche_a", "aibq2")
 ALL = "all"
 FAMILY_COLUMNS = (MARKET_FAMILY, DATASET_FAMILY, ALL)
 MEASURE_COLUMNS: Mapping[str, Sequence[str]] = {

@@ -15,8 +15,15 @@ MIN_PROBABILITY = 1e-3
 # Why something is due by the policy alone.
 STALE_REASON, CLOSING_REASON = "stale", " before closing"
 MOVED_REASON, FACTS_REASON = "price moved by", "its facts changed"
+MOVED_ELSEWHERE_REASON = "price elsewhere moved by"
 # The reasons to renew a forecast of the same question, as SQL patterns: once its window has closed none of them holds.
-RENEWAL_REASONS = (STALE_REASON, f"%{CLOSING_REASON}", f"{MOVED_REASON}%", FACTS_REASON)
+RENEWAL_REASONS = (
+    STALE_REASON,
+    f"%{CLOSING_REASON}",
+    f"{MOVED_REASON}%",
+    f"{MOVED_ELSEWHERE_REASON}%",
+    FACTS_REASON,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

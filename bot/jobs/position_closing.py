@@ -302,10 +302,10 @@ def exit_reason(policy: ExecutionPolicy, position: Position, currency: str) -> s
     """Return why the policy of a venue sells a position now, or nothing.
 
     ``mark`` is the price at which all of it could be sold. A position without a buyer is kept, as is one whose outcome
-    is known.
+    is known, and one whose price cannot be read.
     """
     trading, paid = policy.trading, position.paid
-    if position.mark is None or position.decided or paid <= 0.0:
+    if position.mark is None or position.decided or position.is_unpriced or paid <= 0.0:
         return None
     proceeds = position.shares * position.mark
     if proceeds < MIN_WORTH:

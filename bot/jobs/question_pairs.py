@@ -16,7 +16,7 @@ from bot.core.interfaces import Clock
 from bot.core.questions import Question, QuestionRef
 from bot.forecasting.pair_judge import judge_pair
 from bot.forecasting.question_matching import QuestionFeatures, QuestionMatch, match_questions, read_features
-from bot.forecasting.reforecast_policy import ReforecastPolicy, log_odds_move
+from bot.forecasting.reforecast_policy import MOVED_ELSEWHERE_REASON, ReforecastPolicy, log_odds_move
 from bot.forecasting.services import ModelGateway
 from bot.store.ledger import Ledger
 from bot.store.question_pairs import PairProposal, PairUse, QuestionPair
@@ -147,7 +147,7 @@ async def _moved_entry(job: PairingContext, pair: QuestionPair, question: Questi
         ref=question.ref,
         forecaster=forecaster,
         due_at=max(now, basis.made_at + job.policy.min_gap),
-        why=f"price of {other} moved by {move:.2f} in log-odds",
+        why=f"{MOVED_ELSEWHERE_REASON} {move:.2f} in log-odds, that of {other}",
         closes_at=question.closes_at,
         answered_at=basis.made_at,
     )

@@ -286,6 +286,8 @@ async def _propose_orders(submit_pass: _SubmitPass, pairs: Sequence[ForecastWith
         reserved = await submit_pass.job.ledger.permissions.unsettled_cost(
             policy.venue, policy.account, paper=not policy.is_live
         )
+        # After that, as where a single order is planned: what was sent earlier in this pass is spent.
+        await submit_pass.charge_acknowledged(policy.venue, planner)
         await planner.propose_orders(contexts, reserved=reserved)
 
 

@@ -135,7 +135,7 @@ class AdaptiveLimit:
             self._reduced_at, self._answered_since = now, False
             self._refused_limit = min(self._limit, in_flight + 1.0)
             self._reduce(REFUSAL_FACTOR * self._refused_limit, LimitReason.RATE_LIMIT, now)
-        elif in_flight < self._limit:
+        else:
             self._reduce(max(MIN_REFUSAL_FACTOR * self._refused_limit, in_flight), LimitReason.RATE_LIMIT, now)
 
     def record_timeout(self, *, sent_at: float, now: float, in_flight: int) -> None:

@@ -61,16 +61,11 @@ class ModelCallRequest:
         return self.record.sampling
 
     def retry_if_empty(self, completion: ModelCompletion) -> "ModelCallRequest | None":
-        """Return the request to make, once, after an empty answer; None for any other answer.
+        """Return the request to make after an empty answer to the first one; None for any other answer.
 
         A model whose reasoning used up all tokens gets twice as many. The new request has its own maximum cost.
         """
-        if (
-            completion.text.strip()
-            or completion.calls
-            or completion.finish is FinishReason.REFUSED
-            or self.record.again
-        ):
+        if completion.text.strip() or completion.calls or completion.finish is FinishReason.REFUSED:
             return None
         max_tokens = (
             2 * self.sampling.max_tokens if completion.finish is FinishReason.LENGTH else self.sampling.max_tokens

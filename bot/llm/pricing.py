@@ -54,10 +54,7 @@ class ModelPrice:
     def _price_paid(self) -> TokenPrice:
         """Return the price of tokens without a reported cost."""
         # Usage does not count cache writes; if the operator sets a price for them, it applies to all input.
-        highest = _max_uncached_price(self.tokens)
-        if not self.is_configured or highest == self.tokens.tokens_in:
-            return self.tokens
-        return replace(self.tokens, tokens_in=highest)
+        return replace(self.tokens, tokens_in=_max_uncached_price(self.tokens)) if self.is_configured else self.tokens
 
 
 def _max_uncached_price(price: TokenPrice) -> float:

@@ -84,18 +84,6 @@ def fit_difficulty(table: BrierTable, included: Collection[Hashable]) -> FloatAr
     return effect
 
 
-def question_scores(table: BrierTable, forecaster: Hashable) -> FloatArray:
-    """Return one forecaster's score for each question, shape (questions,), NaN where unanswered.
-
-    Used as the difficulty of market questions, whose reference forecaster is the price itself.
-    Raises ValueError for an unknown forecaster.
-    """
-    rows = table.forecaster == table.forecasters.index(forecaster)
-    scores = np.full(len(table.questions), np.nan)
-    scores[table.question[rows]] = table.brier[rows]
-    return scores
-
-
 def adjust_scores(table: BrierTable, difficulty: FloatArray, half_brier: ArrayLike = 0.25) -> tuple[AdjustedScore, ...]:
     """Score every forecaster of the table after subtracting the question effects, in the order of its labels.
 

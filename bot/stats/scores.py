@@ -7,7 +7,7 @@ separate names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -290,25 +290,6 @@ def outcome_buckets(locations: ArrayLike, inside: int) -> IntArray:
     u = require_finite(locations, "location")
     within = np.clip(np.floor(u * inside + 1.0 - _EDGE_TOLERANCE), 1, inside)
     return np.asarray(np.select([u < 0.0, u > 1.0], [0, inside + 1], within), dtype=np.int64)
-
-
-def option_mass(pmf: Mapping[str, float], outcome: str, catch_all: str) -> float:
-    """Return the mass on the option that came true.
-
-    An option that did not exist when the forecast was made reads the mass of the catch-all (last) option.
-    Raises KeyError when the forecast knows neither.
-    """
-    return pmf[outcome] if outcome in pmf else pmf[catch_all]
-
-
-def prize_take(scores: ArrayLike, weights: ArrayLike) -> float:
-    """Return max(sum of score * weight, 0)^2, the share of a prize pool before division by everybody's sum.
-
-    Both have one shape (questions,). Raises ValueError for unequal lengths.
-    """
-    s, w = require_finite(scores, "score"), require_finite(weights, "weight")
-    require_same_length(scores=s, weights=w)
-    return max(float(s @ w), 0.0) ** 2
 
 
 def _log_mass(masses: ArrayLike) -> FloatArray:

@@ -119,6 +119,7 @@ def read_readings_since(
 def _add_reading(database: Database, key: dict[str, Any], account: Account) -> bool:
     row = database.execute(_NEWEST_READING, key).fetchone()
     newest = None if row is None else _stored_reading(*row)
+    account = _with_last_marks(account, newest)
     body, sums = _ACCOUNT_SERIALIZER.encode(replace(account, gains=())), _reading_sums(database, key, account)
     if not key["paper"]:
         _store_venue_gains(database, key, account)
@@ -169,6 +170,27 @@ def _transfers(
     total = newest.transfers + newest.unconfirmed
     change = max(_own_cash(sums) - _own_cash(newest.sums), -total)
     return {"transfers": total, "unconfirmed": change if abs(change) >= MIN_TRANSFER else 0.0}
+
+
+def _with_last_marks(account: Account, newest: _StoredReading | None) -> Account:
+    """Return the account with the last known mark of each position whose price cannot be read now.
+
+    A guess instead would move the value of the account, and make or hide a loss that was none.
+    """
+    if newest is None or not any(one.is_unpriced for one in account.positions):
+        return account
+    try:
+        before = _ACCOUNT_SERIALIZER.decode(newest.body)
+    except MalformedDataError:
+        return account
+    marks = {(one.contract, one.leg): one.mark for one in before.positions}
+    return replace(
+        account,
+        positions=tuple(
+            replace(one, mark=marks.get((one.contract, one.leg), one.mark)) if one.is_unpriced else one
+            for one in account.positions
+        ),
+    )
 
 
 def _own_cash(sums: Mapping[str, float]) -> float:

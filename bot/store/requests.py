@@ -187,11 +187,6 @@ def is_pending(path: Path) -> bool:
     return path.exists()
 
 
-def refused_closings(folder: Path) -> frozenset[str]:
-    """Return the file names of the refused requests."""
-    return frozenset(path.name for path in (folder / REQUEST_FOLDER / CLOSING_FOLDER / REFUSED_FOLDER).glob("*.json"))
-
-
 async def record_closing_result(ledger: Ledger, result: ClosingResult, *, at: datetime) -> None:
     """Record the result of closing a position."""
     await ledger.events.add_event(CLOSING_EVENT_KIND, _CLOSING_RESULT_SERIALIZER.encode(result), at=at)

@@ -83,8 +83,7 @@ where ref = :ref and forecaster = :forecaster
 returning why, closes_at, attempt, forecast_only
 """
 _POSTPONE = """
-update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null,
-                    forecast_only = 0
+update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null
 where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
 """
 _COMPLETE_ENTRY = """
@@ -116,11 +115,12 @@ _MOVE_DUE = """
 update schedule set due_at = :due_at, why = :why
 where ref = :ref and forecaster = :forecaster and owner is null and due_at is :before
 """
-# An answer that stands is not renewed for a window that has closed: nothing would be submitted or scored.
+# An answer that stands is not renewed for a window that has closed: nothing would be submitted or scored. What was
+# postponed has the reason of that, whatever it was planned for.
 _END_RENEWALS = """
 update schedule indexed by schedule_by_close set due_at = null
 where owner is null and due_at <= :now and closes_at <= :now and answered_at is not null and forecast_only = 0
-  and exists (select 1 from json_each(:reasons) r where schedule.why like r.value)
+  and (not_before is not null or exists (select 1 from json_each(:reasons) r where schedule.why like r.value))
   and exists (select 1 from question q where q.ref = schedule.ref and q.closes_at <= :now)
 """
 _FREE_LEASES = """
@@ -346,11 +346,17 @@ class ScheduleStore:
         )
 
     async def postpone(self, claim: ForecastLease, *, until: datetime, why: str) -> None:
-        """Return a lease; the question is not due before ``until``. Without effect if the lease was lost."""
+        """Return a lease; the question is not due before ``until``. Without effect if the lease was lost.
+
+        What was never to be submitted is tried again as such.
+        """
         await self.writer.run(lambda database: postpone_schedule_entry(database, claim, until=until, why=why))
 
     async def end_renewals(self, *, reasons: Collection[str], now: datetime) -> int:
-        """End what is due for one of the reasons (SQL patterns) after its window closed; return how many."""
+        """End what was postponed, or is due for one of the reasons (SQL patterns), after its window closed.
+
+        Return how many.
+        """
         values = {"reasons": to_json_list(reasons), "now": format_timestamp(now)}
         return await self.writer.run(lambda database: _execute_count(database, _END_RENEWALS, values))
 

@@ -285,7 +285,8 @@ _SELECT_UNKNOWN = """
 select json_extract(order_body, '$.contract'), json_extract(order_body, '$.leg') from intent
 where venue = ? and action = 'order' and state in ('sending', 'unknown', 'in doubt')
 """
-# The newest intent of its question, acknowledged; its question is open, and has no newer or running forecast.
+# The newest intent of its question, acknowledged; its question is open, and has no forecast, made or running, that is
+# newer than the given time. What a person only wanted to see renews nothing, nor what was broken off long ago.
 _SELECT_STALE = f"""
 {SELECT_STANDING} and i.venue = :venue and i.account = :account and i.action = 'forecast' and i.state = 'acked'
   and (i.mode = 'paper') = :paper
@@ -294,7 +295,9 @@ _SELECT_STALE = f"""
     where f.id = i.forecast and f.made_at < :made_before and q.closes_at > :now
       and not exists (
         select 1 from forecast later where later.ref = f.ref and later.forecaster = f.forecaster
-          and later.revision > f.revision and later.state in ('running', 'done')))
+          and later.revision > f.revision and later.forecast_only = 0
+          and (later.state = 'done' and later.made_at >= :made_before
+               or later.state = 'running' and later.started_at >= :made_before)))
   and not exists (select 1 from current_resolution r where r.ref = i.ref)
 order by i.seq limit :limit
 """  # noqa: S608 - made of constants

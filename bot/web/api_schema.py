@@ -141,10 +141,6 @@ class ErrorAnswer(ApiModel):
     error: str
 
 
-QuestionList = list[QuestionSummary]
-ForecastList = list[ForecastSummary]
-BeliefList = list[BeliefRecord]
-ScoreList = list[ScoreSummary]
 _MODELS = (
     *(ForecastRequest, ForecastAnswer, QuestionSummary, ForecastSummary, BeliefRecord, ScoreSummary),
     *(HealthAnswer, ErrorAnswer),

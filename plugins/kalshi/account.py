@@ -5,9 +5,11 @@ docs/facts/kalshi.md#account.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+
+import structlog
 
 from bot.api import (
     Account,
@@ -20,18 +22,23 @@ from bot.api import (
     OrderSide,
     PluginContext,
     Position,
+    RequestRejectedError,
+    ServiceUnavailableError,
 )
 from plugins.kalshi.api_client import CANCELS_PER_S, ORDERS_PER_S, READS_PER_S, KalshiClient, QueryParameters
-from plugins.kalshi.market_parser import ONE, JsonRecord, parse_decimal, parse_decimal_text
-from plugins.kalshi.order_books import parse_book
-from plugins.kalshi.planner import CURRENCY
+from plugins.kalshi.market_parser import ONE, JsonRecord, parse_decimal
+from plugins.kalshi.planner import CURRENCY, read_sale_price
 from plugins.kalshi.settings import KalshiSettings
 from plugins.kalshi.signing import KalshiSigner
+
+log = structlog.get_logger(__name__)
 
 SHARD = 0
 # What a request costs: docs/facts/kalshi.md#account.
 TOKENS, TOKENS_OF_CANCEL = 10, 2
 _MAX_PAGES = 50
+# An account is read again so often while its cash changes.
+MAX_HOLDING_READS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +59,8 @@ class KalshiAccountReader:
 
     async def read_account(self) -> Account:
         """Return the account as it is now; raises ServiceUnavailableError if any part cannot be read."""
-        cash = await self.cash()
-        orders = [parse_open_order(row) async for row in self.rows("orders", {"status": "resting"})]
-        positions = [
-            await self._position(row)
-            async for row in self.rows("positions", {"count_filter": "position"}, "market_positions")
-        ]
+        cash, orders, rows = await self._read_holdings()
+        positions = [await self._position(row) for row in rows]
         return Account(
             at=self._clock.now(),
             currency=CURRENCY,
@@ -66,6 +69,22 @@ class KalshiAccountReader:
             orders=tuple(orders),
             redeems=True,
         )
+
+    async def _read_holdings(self) -> tuple[Decimal, list[OpenOrder], list[JsonRecord]]:
+        """Return cash, orders and rows of positions as they were at one moment.
+
+        An order that is filled between two readings would count twice, in the cash and as a position.
+        """
+        cash = await self.cash()
+        for _ in range(MAX_HOLDING_READS):
+            before = cash
+            orders = [parse_open_order(row) async for row in self.rows("orders", {"status": "resting"})]
+            rows = [row async for row in self.rows("positions", {"count_filter": "position"}, "market_positions")]
+            cash = await self.cash()
+            if cash == before:
+                return cash, orders, rows
+        message = "the cash of the account changed each time that it was read"
+        raise ServiceUnavailableError(message)
 
     async def cash(self) -> Decimal:
         """Return the dollars that can be spent."""
@@ -126,26 +145,22 @@ class KalshiAccountReader:
     async def _position(self, row: JsonRecord) -> Position:
         ticker = str(row.get("ticker", ""))
         count = parse_decimal(row, "position_fp", ticker)
+        cost, fees = (parse_decimal(row, name, ticker) for name in ("market_exposure_dollars", "fees_paid_dollars"))
         position = Position(
             contract=ticker,
             leg=ContractSide.YES if count > 0 else ContractSide.NO,
             shares=float(abs(count)),
-            # The cost of the shares, without the fees of all orders on the market.
-            paid=float(
-                parse_decimal(row, "market_exposure_dollars", ticker) + parse_decimal(row, "fees_paid_dollars", ticker)
-            ),
+            # The cost of the shares, with the fees of all orders on the market.
+            paid=float(cost + fees),
+            mark=float(cost / abs(count)) if count else None,
+            is_unpriced=True,
         )
         try:
-            book = parse_book(await self._client.book(ticker), ticker)
-        except NotFoundError:
+            mark = await read_sale_price(self._client, ticker, position.leg, position.shares)
+        except (NotFoundError, MalformedDataError, RequestRejectedError) as error:
+            log.warning("a position keeps its last mark", market=ticker, error=str(error))
             return position
-        return Position(
-            contract=ticker,
-            leg=position.leg,
-            shares=position.shares,
-            paid=position.paid,
-            mark=book.sale_price(position.leg, position.shares),
-        )
+        return replace(position, mark=mark, is_unpriced=False)
 
 
 def require_limits(limits: UsageLimits) -> None:
@@ -226,8 +241,3 @@ def _text(row: JsonRecord, name: str) -> str:
         message = f"a row of the portfolio has no {name}"
         raise MalformedDataError(message)
     return value
-
-
-def parse_count(fields: JsonRecord, name: str) -> Decimal:
-    """Return a count of a response; raises MalformedDataError."""
-    return parse_decimal_text(fields.get(name), f"the response: {name}")

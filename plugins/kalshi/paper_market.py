@@ -5,7 +5,7 @@ level is gone until the level changes. Source: docs/facts/kalshi.md#paper.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 
 from bot.api import (
@@ -17,7 +17,6 @@ from bot.api import (
     MalformedDataError,
     NotFoundError,
     Order,
-    OrderBook,
     Outcome,
     PaperBookContext,
     PaperBookTerms,
@@ -31,8 +30,7 @@ from bot.api import (
     open_paper_book,
 )
 from plugins.kalshi.api_client import KalshiClient
-from plugins.kalshi.order_books import parse_book
-from plugins.kalshi.planner import CURRENCY, read_contract, read_event_state
+from plugins.kalshi.planner import CURRENCY, read_contract, read_event_state, read_sale_price
 from plugins.kalshi.questions import SCALAR_REASON, winning_ticker
 from plugins.kalshi.settings import KalshiSettings
 
@@ -61,18 +59,12 @@ class KalshiPaperMarket:
         return None
 
     async def mark_prices(self, positions: Sequence[Position]) -> Mapping[tuple[str, ContractSide], float | None]:
-        """See ``PaperMarket``: the average of the bids for the whole position; a market without a book is left out."""
-        books: dict[str, OrderBook] = {}
-        for ticker in dict.fromkeys(position.contract for position in positions):
-            try:
-                books[ticker] = parse_book(await self._client.book(ticker), ticker)
-            except UNREADABLE:
-                continue
-        return {
-            (one.contract, one.leg): books[one.contract].sale_price(one.leg, one.shares)
-            for one in positions
-            if one.contract in books
-        }
+        """See ``PaperMarket``: the average of the bids for the whole position; a market without a price is left out."""
+        found: dict[tuple[str, ContractSide], float | None] = {}
+        for one in positions:
+            with suppress(*UNREADABLE):
+                found[one.contract, one.leg] = await read_sale_price(self._client, one.contract, one.leg, one.shares)
+        return found
 
     def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
         return share_payout(position, outcome)

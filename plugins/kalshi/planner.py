@@ -15,6 +15,7 @@ from functools import partial
 from bot.api import (
     ContractMarket,
     ContractQuote,
+    ContractSide,
     Json,
     OrderBookPlanner,
     OrderPlanner,
@@ -24,7 +25,7 @@ from bot.api import (
     SizedOrder,
 )
 from plugins.kalshi.api_client import KalshiClient
-from plugins.kalshi.market_parser import ACTIVE, ONE, KalshiMarket, parse_event
+from plugins.kalshi.market_parser import ACTIVE, ONE, KalshiMarket, parse_event, parse_market
 from plugins.kalshi.order_books import COUNT_STEP, fee_rate, is_on_grid, parse_book, taker_fees
 from plugins.kalshi.questions import contract_tickers
 from plugins.kalshi.settings import KalshiSettings
@@ -99,6 +100,21 @@ async def read_contract(client: KalshiClient, state: EventState, option: str, ti
         objection=objection,
         facts={"event": state.ticker, "rate": str(state.rate)},
     )
+
+
+async def read_sale_price(client: KalshiClient, ticker: str, leg: ContractSide, shares: float) -> float | None:
+    """Return the average of the bids for all these shares, None if there is no buyer.
+
+    Raises NotFoundError and MalformedDataError if that cannot be read, and RequestRejectedError without a bid on a
+    market that is not open: while it waits for its outcome nobody can bid, and its shares are not worthless.
+    """
+    price = parse_book(await client.book(ticker), ticker).sale_price(leg, shares)
+    if price is None:
+        market = parse_market(await client.market(ticker))
+        if market.status != ACTIVE or market.closes_at <= client.clock.now():
+            message = f"{ticker} is {market.status} and not open, so it has no price"
+            raise RequestRejectedError(message)
+    return price
 
 
 def _price_step(market: KalshiMarket, yes_price: Decimal) -> Decimal:

@@ -27,6 +27,7 @@ from bot.api import (
     Position,
     QuestionRef,
     RequestRejectedError,
+    ServiceUnavailableError,
     VenueReportedGain,
 )
 from plugins.manifold.api_client import JsonRecord, ManifoldClient
@@ -48,6 +49,8 @@ log = structlog.get_logger(__name__)
 
 # Positions in one market are marked by the same reading for this long.
 MARK_CACHE_S = 300.0
+# An account is read again so often while its balance changes.
+MAX_HOLDING_READS = 5
 
 
 _MIN_SHARES = 1e-6
@@ -98,10 +101,7 @@ class ManifoldAccountReader:
 
     async def read_account(self) -> Account:
         """Return the account as it is now; raises ServiceUnavailableError if any part cannot be read."""
-        me = parse_record(ManifoldAccountRecord, await self._client.own_account(), "the account")
-        self._user = me.id
-        orders = await self.open_orders()
-        holdings = _parse_holdings(await self._client.position_metrics(me.id))
+        me, orders, holdings = await self._read_holdings()
         markets = dict.fromkeys(one.market for one in holdings if one.is_open)
         states = await asyncio.gather(*(self._state(market) for market in markets))
         by_market = {state.market: state for state in states if state is not None}
@@ -127,6 +127,26 @@ class ManifoldAccountReader:
             ),
         )
 
+    async def _read_holdings(self) -> tuple[ManifoldAccountRecord, list[ManifoldBetRecord], list[_AnswerHolding]]:
+        """Return balance, orders and positions as they were at one moment.
+
+        A bet that is filled between two readings would count twice, in the balance and as a position.
+        """
+        me = await self._read_balance()
+        for _ in range(MAX_HOLDING_READS):
+            before, orders = me.balance, await self.open_orders()
+            holdings = _parse_holdings(await self._client.position_metrics(me.id))
+            me = await self._read_balance()
+            if me.balance == before:
+                return me, orders, holdings
+        message = "the balance of the account changed each time that it was read"
+        raise ServiceUnavailableError(message)
+
+    async def _read_balance(self) -> ManifoldAccountRecord:
+        me = parse_record(ManifoldAccountRecord, await self._client.own_account(), "the account")
+        self._user = me.id
+        return me
+
     async def _state(self, market: str) -> ManifoldMarketState | None:
         """Return a market without the orders of others: only the price of its pool is certain."""
         now_s = self._clock.monotonic()
@@ -144,8 +164,9 @@ class ManifoldAccountReader:
     def _positions(self, held: _AnswerHolding, state: ManifoldMarketState | None) -> list[Position]:
         answer = None if state is None else state.answer(held.shares.answer)
         largest = max(held.shares.yes, held.shares.no)
-        # A market that was never read: at cost, until it can be read.
+        # A market that was never read: at cost, unless the ledger knows its last price.
         marks: Mapping[ContractSide, float | None] = dict.fromkeys(ContractSide, max(held.paid, 0.0) / largest)
+        is_priced = state is not None and answer is not None
         if state is not None and answer is not None:
             marks = _mark_prices(state, held, self._clock.now())
         contract = contract_name(held.market, held.shares.answer)
@@ -166,6 +187,7 @@ class ManifoldAccountReader:
                 ref=QuestionRef(VENUE, held.market if linked else contract),
                 option=option if linked else "",
                 mark=marks[leg],
+                is_unpriced=not is_priced,
             )
             for leg, shares in sides.items()
             if shares > _MIN_SHARES

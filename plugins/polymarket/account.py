@@ -284,7 +284,8 @@ def _parse_position(row: JsonRow, bids: Mapping[str, float | None]) -> Position:
     fees = parse_decimal(row.get("entry_fees_usdc")) or Decimal(0)
     pays = parse_decimal(row.get("current_price")) if parse_flag(row.get("redeemable")) else None
     token = parse_text(row.get("token_id"))
-    bid = bids[token] if token in bids else float((paid + fees) / size) if size else None
+    is_known = token in bids
+    bid = bids[token] if is_known else float((paid + fees) / size) if size else None
     return Position(
         decided=pays is not None,
         contract=market,
@@ -294,4 +295,5 @@ def _parse_position(row: JsonRow, bids: Mapping[str, float | None]) -> Position:
         # If an event has several markets, the question is that of the event.
         ref=None if parse_flag(row.get("negative_risk")) else question_ref(market),
         mark=bid if pays is None else float(pays),
+        is_unpriced=pays is None and not is_known,
     )

@@ -30,7 +30,6 @@ log = structlog.get_logger(__name__)
 
 OTHER_OPTION = "Other"
 NONE_OF_THESE = "Other (none of these)"
-OTHER_OPTIONS = frozenset({OTHER_OPTION, NONE_OF_THESE})
 OPTION_NAMES_FILE = "options.json"
 _MIN_WINNING_PRICE = Decimal("0.999")
 

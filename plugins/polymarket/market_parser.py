@@ -30,9 +30,6 @@ YES_NO_LABELS = ("yes", "no")
 SETTLING_STATUSES = frozenset({"proposed", "challenged", "reproposed", "disputed", "arbitration", "settled"})
 RESOLVED_STATUS = "resolved"
 # Fields that reveal how a market ended, or that it did; so do names that begin with volume.
-_OUTCOME_FIELDS = frozenset(
-    {"closed", "closedTime", "umaResolutionStatus", "umaResolutionStatuses", "outcomePrices", "winner", "resolvedBy"}
-)
 _UNINFORMATIVE_TAGS = frozenset({"", "all", "featured", "hide-from-new", "games"})
 
 
@@ -46,18 +43,6 @@ def parse_v2_token(token: str) -> tuple[int, str, int] | None:
     if len(digits) > 64 or (number >> 40) & (2**64 - 1) or module not in {1, 2, 3} or outcome > 1:
         return None
     return module, digits[:62], outcome
-
-
-def strip_outcome(record: Mapping[str, object]) -> dict[str, object]:
-    """Return a record without fields that reveal its outcome; nested records too."""
-
-    def stripped(value: object) -> object:
-        if isinstance(value, Mapping):
-            return strip_outcome(value)
-        return [stripped(item) for item in value] if isinstance(value, list | tuple) else value
-
-    revealing = {name for name in record if name in _OUTCOME_FIELDS or name.lower().startswith("volume")}
-    return {name: stripped(value) for name, value in record.items() if name not in revealing}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

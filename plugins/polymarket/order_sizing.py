@@ -23,7 +23,7 @@ from bot.api import (
 )
 from plugins.polymarket.fees import TakerFees
 from plugins.polymarket.market_parser import PolymarketContract
-from plugins.polymarket.order_books import ONE, PolymarketOrderBook, book_of_side
+from plugins.polymarket.order_books import PolymarketOrderBook, book_of_side
 from plugins.polymarket.order_terms import (
     CENT,
     MIN_PURCHASE_DOLLARS,
@@ -93,7 +93,8 @@ class TypedOrderSizer:
         low, high, least = (Decimal(repr(value)) for value in (*sizing.price_band, sizing.min_edge))
         highest = min(chosen.worth - least, book.best_bid + book.tick, book.best_ask - book.tick)
         price = round_to_tick(highest, book.tick, OrderSide.BUY)
-        if not max(low, book.tick) <= price <= min(high, ONE - book.tick):
+        # It is below the best ask, which is below one.
+        if not max(low, book.tick) <= price <= high:
             return f"{chosen.leg} would rest at {price}, outside the band {low.normalize():f} to {high.normalize():f}"
         wanted = Decimal(repr(kelly_shares(chosen.scenarios, [ShareOffer(float(price), float(_UNLIMITED_SHARES))])))
         size = round_to_step(min(wanted, self.sizer.max_spend / price), CENT)

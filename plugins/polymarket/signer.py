@@ -100,20 +100,24 @@ class SpendingRecord:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.with_suffix(".lock").open("w") as lock_file:
                 fcntl.flock(lock_file, fcntl.LOCK_EX)
-                spent = self._spent(day)
+                # A clock that was set back must not begin a new day, neither now nor once it is right again.
+                counted, spent = self._spent_since(day)
                 if spent + dollars > limit:
+                    remedy = f"; if that day is not yet, the clock was wrong: delete {self._path.name}"
                     message = (
-                        f"{dollars} more dollars would exceed signer_per_day = {limit}: {spent} were signed on {day}"
+                        f"{dollars} more dollars would exceed signer_per_day = {limit}: {spent} were signed on "
+                        f"{counted}{remedy if counted > day else ''}"
                     )
                     raise SigningRefusedError(message, RETRY_LATER)
-                self._keep(day, spent + dollars)
+                self._keep(counted, spent + dollars)
         except OSError as error:
             message = f"spending cannot be recorded in {self._path.name} ({type(error).__name__}); nothing is signed"
             raise SigningRefusedError(message, CONFIG_FAULT) from None
 
-    def _spent(self, day: str) -> Decimal:
+    def _spent_since(self, day: str) -> tuple[str, Decimal]:
+        """Return the latest of this day and the recorded one, and what was spent on it."""
         if not self._path.exists():
-            return Decimal(0)
+            return day, Decimal(0)
         try:
             kept = json.loads(self._path.read_bytes())
             noted, spent = str(kept["day"]), Decimal(kept["dollars"])
@@ -122,8 +126,7 @@ class SpendingRecord:
         if not spent.is_finite() or spent < 0:
             message = f"{self._path.name} is damaged, so today's spending is unknown: check it, then delete it"
             raise SigningRefusedError(message, CONFIG_FAULT)
-        # A clock that was set back must not begin a new day.
-        return spent if noted >= day else Decimal(0)
+        return (noted, spent) if noted >= day else (day, Decimal(0))
 
     def _keep(self, day: str, spent: Decimal) -> None:
         fresh = self._path.with_suffix(".new")

@@ -35,6 +35,8 @@ SPENDING_FILE = "signer.json"
 OPEN_TIMEOUT_S, ANSWER_TIMEOUT_S = 90.0, 20.0
 MAX_ANSWER_BYTES = 65_536
 _SHUTDOWN_S = 5.0
+# The daily cap allows more on the next day (UTC), and a smaller order at any time.
+DAILY_CAP_RETRY_S = 3600.0
 # The folder of this plugin is not on its path: its modules would hide others of the same name.
 START_CODE = (
     "import importlib.util as u, sys; s = u.spec_from_file_location('signer', sys.argv[1]); "
@@ -292,7 +294,7 @@ def _signer_error(kind: str, message: str) -> FoxcastError:
     answer = f"signer: {message or 'no reason given'}"
     match kind:
         case signer.RETRY_LATER:
-            return ServiceUnavailableError(answer)
+            return ServiceUnavailableError(answer, retry_after_s=DAILY_CAP_RETRY_S)
         case signer.UNAUTHORIZED:
             return AuthenticationError(answer)
         case signer.CONFIG_FAULT:

@@ -83,7 +83,7 @@ log = structlog.get_logger(__name__)
 REGION_CHECK_INTERVAL_S = 300.0
 # Trades are listed from this long before a request was made: the clock may have been far ahead then.
 TRADE_HISTORY = timedelta(days=1)
-_COST_TOLERANCE = 0.01
+_COST_TOLERANCE = 1e-6
 _MAX_CANCELS_PER_REQUEST = 3_000
 
 

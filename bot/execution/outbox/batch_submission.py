@@ -25,7 +25,6 @@ from bot.execution.outbox.account_session import (
 )
 from bot.execution.outbox.safety_halts import halt_on_wrong_fills
 from bot.store.schedule import DueEntry
-from bot.store.serialization import question_version
 from bot.store.submissions import BatchRow, IntentRow
 
 
@@ -45,8 +44,6 @@ async def _is_held_back(session: AccountSession, intent: Intent, reading: Questi
     if reading is None or not intent.requires_same_question:
         return False
     forecast = await session.ledger.forecasts.get(intent.forecast)
-    if forecast.version == question_version(reading):
-        return False
     changes = describe_changes((await session.ledger.forecasts.questions_of([forecast]))[forecast.version], reading)
     if not changes:
         return False
@@ -86,6 +83,10 @@ REPLAN_ORDER_AFTER = timedelta(minutes=10)
 
 
 REQUEST_NOT_MADE = "its request cannot be made"
+
+
+# Time until an order is planned again whose request cannot be made now, unless the error names a longer one.
+RESEAL_ORDER_AFTER = timedelta(minutes=1)
 
 
 async def submit_batch(session: AccountSession, row: BatchRow) -> int:
@@ -206,7 +207,7 @@ async def _submit_once(session: AccountSession, batch: SubmissionBatch) -> list[
 async def _seal_batch(
     session: AccountSession, sealer: SealingSubmitter, batch: SubmissionBatch
 ) -> dict[str, SealedRequest]:
-    """Return the requests by intent; rejected intents are refused, those that cannot be sealed yet wait."""
+    """Return the requests by intent; rejected intents are refused, and orders that cannot be sealed yet go back."""
     try:
         requests = await sealer.seal_requests(batch)
         _require_valid_requests(batch, requests)
@@ -217,13 +218,30 @@ async def _seal_batch(
         return {}
     except FoxcastError as error:
         log.warning("cannot be sealed", batch=batch.key, error=str(error))
+        await _return_unsealed_orders(session, batch, str(error), retry_after_s=getattr(error, "retry_after_s", None))
         return {}
     except Exception as error:  # noqa: BLE001 - nothing has been sent yet
         log.error("cannot be sealed", batch=batch.key, error=describe_error_with_type(error))
+        await _return_unsealed_orders(session, batch, describe_error_with_type(error))
         return {}
     sealed = {one.intent: one for one in requests}
     await _refuse_intents(session, [one for one in batch.intents if one.id not in sealed], REQUEST_NOT_MADE)
     return sealed
+
+
+async def _return_unsealed_orders(
+    session: AccountSession, batch: SubmissionBatch, why: str, *, retry_after_s: float | None = None
+) -> None:
+    """Send orders back to the gate, so that they reserve nothing until they can be sealed, and the reason is on record.
+
+    Other intents wait: they do not depend on a price.
+    """
+    now = session.clock.now()
+    until = now + max(RESEAL_ORDER_AFTER, timedelta(seconds=retry_after_s or 0.0))
+    for intent in batch.intents:
+        if intent.action is IntentAction.ORDER:
+            reason = f"{REQUEST_NOT_MADE} now: {why}"
+            await session.ledger.submissions.abandon(intent.id, why=reason, at=now, until=until)
 
 
 def _require_valid_requests(batch: SubmissionBatch, requests: Sequence[SealedRequest]) -> None:
@@ -237,9 +255,9 @@ def _require_valid_requests(batch: SubmissionBatch, requests: Sequence[SealedReq
         if one.question is not None and one.question.ref != asked[one.intent].ref:
             message = f"the request of intent {one.intent} was made for {one.question.ref}"
             raise MalformedDataError(message)
-        if not one.body and one.question is not None:
-            continue
-        if not one.tag or (one.fence is not None and one.fence.utcoffset() is None):
+        is_reading = not one.body and one.question is not None
+        has_zone = one.fence is None or one.fence.utcoffset() is not None
+        if not is_reading and not (one.tag and has_zone):
             message = f"the request of intent {one.intent} has no tag, or a fence without a time zone"
             raise MalformedDataError(message)
     tags = [one.tag for one in requests if one.tag]

@@ -293,16 +293,10 @@ class Outbox:
             settled += 0 if self.is_stopping() else await self._read_back(row)
         for item in await self.ledger.submissions.resting():
             venue, account = item.intent.ref.venue, item.intent.account
-            if (
-                self.is_stopping()
-                or venue not in self.submitters
-                or not await self._can_read_back(venue, account, item.mode)
-            ):
-                continue
-            async with self._account_lock(venue, account):
-                await self._settle_safely(
-                    venue, item.intent.batch, reconcile_open_order(self._open_session(venue), item)
-                )
+            if not self.is_stopping() and await self._can_read_back(venue, account, item.mode):
+                async with self._account_lock(venue, account):
+                    reading = reconcile_open_order(self._open_session(venue), item)
+                    await self._settle_safely(venue, item.intent.batch, reading)
         for venue in self.submitters:
             await safety_halts.resume_if_settled(self._open_session(venue), venue)
         return settled
@@ -317,9 +311,7 @@ class Outbox:
             await self._mark_unknown(row)
         revoked = 0
         for row in await self.ledger.submissions.batches(states=[IntentState.ACKED]):
-            if row.comments or row.venue not in self.submitters:
-                continue
-            if await self._can_read_back(row.venue, row.account, row.mode):
+            if not row.comments and await self._can_read_back(row.venue, row.account, row.mode):
                 revoked += await revoke_missing_forecasts(self._open_session(row.venue), row)
         settled = await self.reconcile()
         remaining = await self.ledger.submissions.batches(states=[IntentState.UNKNOWN])
@@ -363,13 +355,15 @@ class Outbox:
         return acknowledged
 
     async def _read_back(self, row: BatchRow) -> int:
-        if row.venue not in self.submitters or not await self._can_read_back(row.venue, row.account, row.mode):
+        if not await self._can_read_back(row.venue, row.account, row.mode):
             return 0
         async with self._account_lock(row.venue, row.account):
             return await self._settle_safely(row.venue, row.batch, reconcile_batch(self._open_session(row.venue), row))
 
     async def _can_read_back(self, venue: str, account: str, mode: ExecutionMode) -> bool:
-        """Return whether the submitter in use can read back intents of that account and mode."""
+        """Return whether a submitter is in use that can read back intents of that account and mode."""
+        if venue not in self.submitters:
+            return False
         session = self._open_session(venue)
         if session.handles(mode, account):
             return True

@@ -96,9 +96,8 @@ async def halt_on_wrong_fills(
     Runs before fills are recorded, so that none is missed; they are recorded anyway, since they are what happened.
     """
     with_fills = {receipt.intent: receipt for receipt in receipts if receipt.fills}
-    for intent in intents:
-        if (receipt := with_fills.get(intent.id)) is None:
-            continue
+    for intent in [one for one in intents if one.id in with_fills]:
+        receipt = with_fills[intent.id]
         known = {fill.reference: fill for fill in await session.ledger.submissions.fills(intent.id)}
         fills = {fill.reference: fill for fill in receipt.fills} | known
         if why := _cost_breach(intent, [*fills.values()]) or _fill_contradiction(intent, receipt, known):

@@ -64,7 +64,10 @@ class OrderBookPaperMarket:
         return None
 
     async def mark_prices(self, positions: Sequence[Position]) -> Mapping[tuple[str, ContractSide], float | None]:
-        """Return the average of the bids for each whole position; shares beyond the bids count as 0."""
+        """Return the average of the bids for each whole position; shares beyond the bids count as 0.
+
+        One without bids on a market that takes no orders is left out: nobody can bid, and it is not worthless.
+        """
         markets: dict[str, ContractMarket] = {}
         for contract in dict.fromkeys(position.contract for position in positions):
             try:
@@ -74,12 +77,16 @@ class OrderBookPaperMarket:
         return {
             (one.contract, one.leg): markets[one.contract].book.sale_price(one.leg, one.shares)
             for one in positions
-            if one.contract in markets
+            if one.contract in markets and _has_price(markets[one.contract], one.leg)
         }
 
     def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
         """Return what a share pays."""
         return self._payout(position, outcome)
+
+
+def _has_price(market: ContractMarket, leg: ContractSide) -> bool:
+    return not market.objection or bool(market.book.levels(leg, OrderSide.SELL))
 
 
 def fill_from_book(request: FillRequest, market: ContractMarket, now: datetime) -> FillResult:

@@ -57,10 +57,6 @@ _SELECT_HISTORY = """
 select intent, predictions, begun_at, ended_at from statement
 where ref = ? and account = ? and action = 'forecast' order by seq
 """
-_SELECT_ACTIVE = """
-select ref from statement where account = :account and action = 'forecast' and begun_at <= :at
-  and (ended_at is null or ended_at > :at) order by ref
-"""
 
 
 @FORECAST_BOOK_MIGRATIONS(name="0001_statements")
@@ -164,12 +160,6 @@ class PaperForecastBook:
     async def active_forecast(self, ref: QuestionRef, account: str, at: datetime) -> ForecastPeriod | None:
         """Return the forecast of a question active at the moment: at spot time, the one that is scored."""
         return forecast_active_at(await self.forecast_history(ref, account), at)
-
-    async def active_questions(self, account: str) -> tuple[QuestionRef, ...]:
-        """Return the questions with an active forecast."""
-        values = {"account": account, "at": format_timestamp(self.clock.now())}
-        rows = await self.database.readers.run(lambda database: database.execute(_SELECT_ACTIVE, values).fetchall())
-        return tuple(QuestionRef.parse(ref) for (ref,) in rows)
 
     def _refusal_reason(self, intent: Intent, batch: SubmissionBatch) -> str | None:
         if intent.action is IntentAction.ORDER:

@@ -9,12 +9,11 @@ Source: BLF (arXiv 2604.18576v3), appendix B, stage 2, and J.5.
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from bot.config.schema import ResearchSection
 from bot.core.errors import (
     AuthenticationError,
     ConfigError,
@@ -62,17 +61,6 @@ class ContentVerdict:
     dropped: frozenset[int] = field(default_factory=frozenset)
     checked: bool = False
     kept: frozenset[int] = field(default_factory=frozenset)
-
-
-def missing_filter_warning(section: ResearchSection, roles: Container[str]) -> str | None:
-    """Say what is missing if config wants texts judged and no model plays the role, for a remark at startup."""
-    if not section.filter or FILTER_ROLE in roles:
-        return None
-    return (
-        f"research.filter is on and no model plays the role {FILTER_ROLE}: questions of earlier days are worked on "
-        "without pages, with the excerpts of searches alone, which nobody checks; name a model in "
-        f"[llm.roles.{FILTER_ROLE}]"
-    )
 
 
 async def judge_content(texts: Iterable[str], context: ToolContext, trace: ToolCallTrace) -> ContentVerdict:

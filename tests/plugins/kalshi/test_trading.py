@@ -209,6 +209,22 @@ async def test_from_belief_to_payout_to_the_cent(kalshi: KalshiFixture, result: 
     assert {request.method for request in kalshi.venue.requests} == {"GET"}
 
 
+async def test_a_paper_position_keeps_its_price_while_its_market_waits_for_its_outcome(kalshi: KalshiFixture) -> None:
+    list_market(kalshi)
+    question = (await kalshi.questions())[A]
+    async with open_paper(kalshi.settings, paper_place(kalshi)) as book:
+        assert isinstance(book, PaperTradingSubmitter)
+        order = (await plan(kalshi, question, 0.70, sizing=replace(EAGER, max_cost=12.0))).order
+        assert order is not None
+        await send(book, "one", order, question.ref)
+        before = await book.account()
+        kalshi.venue.books[A] = {"yes_dollars": [], "no_dollars": []}
+        kalshi.venue.change_market(A, status="closed")
+        assert (await book.account()).equity == before.equity
+        kalshi.venue.change_market(A, status="active")
+        assert (await book.account()).equity == before.cash
+
+
 RACE = "event:KXDEMO-26DEC31"
 
 

@@ -26,7 +26,9 @@ from bot.api import (
     RequestRejectedError,
     ResponsibleParty,
     SealedRequest,
+    ServiceUnavailableError,
 )
+from bot.testing.loopback_server import ReceivedRequest, ScriptedResponse
 from plugins.kalshi.account import check_account
 from plugins.kalshi.signing import load_key
 from plugins.kalshi.writer import MAX_SEND_AGE_S, SETTLEMENT_DELAY_S, WRITE_DEADLINE_S, write_verdict
@@ -312,6 +314,56 @@ async def test_a_cancellation_counts_once_the_order_is_not_listed_any_more(live:
         assert list(await writer.cancel([second])) == []
     assert [one["event"] for one in logs] == ["the response to a cancellation is about another order"]
     assert clock.monotonic() == 5.0
+
+
+NO_BIDS: dict[str, list[list[str]]] = {"yes_dollars": [], "no_dollars": []}
+
+
+async def test_shares_of_a_market_that_waits_for_its_outcome_are_not_worthless(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    await seal_and_submit(live.writer(), question, a_purchase(12.0, 0.57))
+    live.kalshi.venue.books[A] = NO_BIDS
+    (nobody_buys,) = (await live.writer().account()).positions
+    assert (nobody_buys.mark, nobody_buys.is_unpriced) == (None, False)
+    live.kalshi.venue.change_market(A, status="closed")
+    (waiting,) = (await live.writer().account()).positions
+    assert waiting.is_unpriced
+    assert waiting.mark == pytest.approx(0.57)
+    del live.kalshi.venue.books[A]
+    assert (await live.writer().account()).positions == (waiting,)
+
+
+async def test_an_order_that_is_filled_while_the_account_is_read_counts_once(live: WriterFixture) -> None:
+    question = (await live.kalshi.questions())[A]
+    await seal_and_submit(live.writer(), question, a_purchase(12.0, 0.57))
+    sound, fills = await live.writer().account(), 1
+    answer = live.account.answer
+
+    def buy_once(request: ReceivedRequest) -> ScriptedResponse | None:
+        nonlocal fills
+        reply = answer(request)
+        if "/balance" in request.path and fills:
+            fills = 0
+            # Nine contracts for 5 dollars, right after the balance was read.
+            live.account.cash -= 5
+            live.account.positions[A] += 9
+        return reply
+
+    live.kalshi.venue.override = buy_once
+    found = await live.writer().account()
+    assert (found.cash, found.positions[0].shares) == (sound.cash - 5.0, 21.0)
+
+
+async def test_an_account_that_changes_all_the_time_is_not_read(live: WriterFixture) -> None:
+    answer = live.account.answer
+
+    def spend(request: ReceivedRequest) -> ScriptedResponse | None:
+        live.account.cash -= "/balance" in request.path
+        return answer(request)
+
+    live.kalshi.venue.override = spend
+    with pytest.raises(ServiceUnavailableError, match="changed each time"):
+        await live.writer().account()
 
 
 async def test_an_account_that_may_send_too_little_is_refused_at_the_start(live: WriterFixture) -> None:

@@ -1,9 +1,19 @@
 """Writing: sales, comments, cancelling, and what the account has."""
 
+from typing import Any
+
 import pytest
 
-from bot.api import ContractSide, IntentState, MalformedDataError, RequestRejectedError, WriteReceipt
+from bot.api import (
+    ContractSide,
+    IntentState,
+    MalformedDataError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+    WriteReceipt,
+)
 from bot.simulator.faults import FaultDetails, RequestFault
+from bot.simulator.venues.manifold_market_maker import WantedTrade
 from tests.order_intents import make_batch, make_intent, seal_and_submit, seal_batch
 from tests.plugins.manifold.fixture import ManifoldFixture, order_of, sale_of
 
@@ -206,7 +216,36 @@ async def test_shares_of_a_market_that_cannot_be_read_keep_their_worth(
         manifold.clock.advance_without_waking(301)
     manifold.venue.faults.schedule(RequestFault.PAGE_BEFORE, path=f"/v0/market/{market.id}")
     # With nobody else trading, their last price and their cost are the same.
-    assert (await writer.account()).equity == pytest.approx(1000.0)
+    account = await writer.account()
+    assert account.equity == pytest.approx(1000.0)
+    assert account.positions[0].is_unpriced is not is_known
+
+
+async def test_an_order_that_is_filled_while_the_account_is_read_counts_once(manifold: ManifoldFixture) -> None:
+    market, bob = manifold.world.add_market(), manifold.world.add_user("bob")
+    question, writer = await manifold.question(market), manifold.writer()
+    await seal_and_submit(writer, question, order_of(market, amount=500.0, limit="0.55"))
+    manifold.clock.advance_without_waking(1)
+    before = await writer.account()
+
+    def fill(body: Any) -> Any:
+        manifold.world.trade(bob, market, WantedTrade(outcome="NO", amount=100.0, limit=0.5))
+        return body
+
+    manifold.venue.faults.schedule(FaultDetails(fault=RequestFault.ALTERED, alter=fill), path="/v0/me")
+    found = await writer.account()
+    assert found.orders[0].reserves < before.orders[0].reserves - 50.0
+    assert found.cash == pytest.approx(before.cash)
+
+
+async def test_an_account_that_changes_all_the_time_is_not_read(manifold: ManifoldFixture) -> None:
+    def spend(body: Any) -> Any:
+        return body | {"balance": body["balance"] - len(manifold.asked("/v0/me"))}
+
+    for _ in range(9):
+        manifold.venue.faults.schedule(FaultDetails(fault=RequestFault.ALTERED, alter=spend), path="/v0/me")
+    with pytest.raises(ServiceUnavailableError, match="changed each time"):
+        await manifold.writer().account()
 
 
 async def test_a_holding_that_is_listed_twice_is_one(manifold: ManifoldFixture) -> None:

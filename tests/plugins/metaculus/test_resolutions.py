@@ -24,7 +24,6 @@ from bot.stats.scores import (
     choice_baseline_scores,
     continuous_baseline_scores,
     peer_scores,
-    prize_take,
 )
 from bot.stats.scoring_rules import ResolvedPrediction, score_predictions
 from plugins.metaculus.api_records import MetaculusQuestionRecord, parse_record
@@ -199,5 +198,3 @@ def test_golden_13_3_the_total_and_the_take_of_the_leaderboard(shared: Path) -> 
     [ours] = [row for row in board["entries"] if row["user"] and row["user"]["username"] == "samplebot"]
     spot = [47.00036292457356, 69.31471805599455, 29.389333245105938]
     assert sum(spot) == pytest.approx(ours["score"], abs=1e-9)
-    assert prize_take(spot, [1.0] * 3) == pytest.approx(ours["take"], rel=1e-12)
-    assert prize_take([-145.70441422567404], [1.0]) == 0.0

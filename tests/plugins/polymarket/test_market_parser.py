@@ -19,7 +19,6 @@ from plugins.polymarket.market_parser import (
     parse_market,
     parse_v2_token,
     question_contracts,
-    strip_outcome,
 )
 from plugins.polymarket.questions import BooksSnapshot, market_question
 from tests.plugins.polymarket.records import ENDS, FEES, T1, T2, condition, event, market, tokens
@@ -220,24 +219,6 @@ def test_pm_f3_outcomes_that_are_not_yes_and_no_are_asked_about_by_their_names()
     assert 'Yes means "Lakers"' in found.title
     assert json.loads(found.facts["outcomes"]) == ["Lakers", "Celtics"]
     assert question_contracts(found)[""].yes == tokens(1)[0]
-
-
-def test_pm_f5_a_record_for_a_backtest_does_not_tell_how_it_ended() -> None:
-    ended = {
-        "closed": True,
-        "closedTime": "2026-05-09 02:07:01+00",
-        "umaResolutionStatus": "resolved",
-        "winner": True,
-        "resolvedBy": "0xabc",
-        "volume": "1",
-        "volume24hrClob": 1,
-        "volumeNum": 2,
-    }
-    record = {**event(market(1, **ended)), **ended, "tokens": [{"winner": True, "outcome": "Yes"}]}
-    text = json.dumps(strip_outcome(record))
-    for name in ("closed", "closedTime", "umaResolutionStatus", "outcomePrices", "winner", "resolvedBy", "volume"):
-        assert f'"{name}' not in text, name
-    assert json.loads(text)["markets"][0]["question"] == market(1)["question"]
 
 
 def test_pm_f5_a_question_holds_nothing_of_how_it_ended() -> None:

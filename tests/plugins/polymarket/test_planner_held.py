@@ -28,10 +28,15 @@ async def test_positions_reduce_what_is_bought() -> None:
     assert found.shares == pytest.approx(65.0, abs=2.0)
 
 
-async def test_what_is_held_of_the_other_leg_is_sold_not_bought_against() -> None:
+@pytest.mark.parametrize("order_type", ["FAK", "GTD"])
+async def test_what_is_held_of_the_other_leg_is_sold_at_once_not_bought_against(order_type: str) -> None:
     found = await planned(
-        FakePolymarketReader.of(a_book()), BinaryPrediction(0.30), has=account(positions=[held(30.0)])
+        FakePolymarketReader.of(a_book()),
+        BinaryPrediction(0.30),
+        has=account(positions=[held(30.0)]),
+        order_type=order_type,
     )
+    assert (found.terms["type"], found.terms["lifetime_s"]) == ("FAK", 0.0)
     assert (found.leg, found.side, found.cost) == (ContractSide.YES, OrderSide.SELL, 0.0)
     assert (found.limit, found.shares) == (0.55, 30.0)
     assert found.edge == pytest.approx(0.55 - 0.55 * 0.45 * 0.04 - 0.30, abs=1e-5)

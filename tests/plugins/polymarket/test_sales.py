@@ -1,5 +1,7 @@
 """Sales: all that is held can be sold, to the hundredth of a share, at every tick; amounts as the official client's."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -7,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polymarket._internal.actions.orders.market import _compute_market_order_amounts
 
-from bot.api import BinaryPrediction, ClosingProposal, ContractSide, OrderSide, Position, RemainderState
+from bot.api import BinaryPrediction, ClosingProposal, ContractSide, OpenOrder, OrderSide, Position, RemainderState
 from plugins.polymarket.order_terms import PolymarketOrderTerms
 from plugins.polymarket.paper_market import mark_position
 from plugins.polymarket.planner import PolymarketPlanner
 from plugins.polymarket.settings import PolymarketTradingSettings
 from plugins.polymarket.write_requests import build_unsigned_order
+from tests.plugins.polymarket.records import condition
 from tests.plugins.polymarket.test_paper_fills import meet
 from tests.plugins.polymarket.test_planner import planned, wants
+from tests.plugins.polymarket.test_planner_held import resting
 from tests.plugins.polymarket.test_write_requests import INTENT, terms
 from tests.plugins.polymarket.trading_inputs import NOW, FakePolymarketReader, a_book, account, held, order, question
 
@@ -49,8 +53,8 @@ async def test_a_sale_needs_no_cash_and_no_room_under_a_cap() -> None:
     assert (found.side, found.cost) == (OrderSide.SELL, 0.0)
 
 
-def closing(position: Position, *, has: float = 0.0) -> ClosingProposal:
-    return ClosingProposal(question=question(), position=position, account=account(has, [position]), now=NOW)
+def closing(position: Position, *, has: float = 0.0, orders: Sequence[OpenOrder] = ()) -> ClosingProposal:
+    return ClosingProposal(question=question(), position=position, account=account(has, [position], orders), now=NOW)
 
 
 async def test_a_position_is_closed_down_the_bids_whatever_the_belief() -> None:
@@ -68,6 +72,19 @@ async def test_a_position_is_closed_down_the_bids_whatever_the_belief() -> None:
         0.0,
     )
     assert sale.expected == pytest.approx((20 * 0.55 + 10 * 0.40) / 30)
+    # A question with one market has no option to name.
+    assert found.why.startswith("sell 30 yes at ")
+
+
+async def test_own_orders_on_the_market_are_cancelled_before_a_position_is_closed_also_where_nobody_sells() -> None:
+    own = resting(ContractSide.YES)
+    others = [own, replace(own, id="r2", contract=condition(2))]
+    planner = PolymarketPlanner(PolymarketTradingSettings(), FakePolymarketReader.of(a_book(asks=())))
+    sale = (await planner.plan_closing(closing(held(30.0), orders=others))).order
+    assert sale is not None
+    assert sale.cancels == ("r1",)
+    # Without a middle, the limit is in its place.
+    assert PolymarketOrderTerms.from_order(sale).mid == Decimal("0.55")
 
 
 async def test_only_what_is_bid_for_is_sold_and_a_no_says_why() -> None:

@@ -230,6 +230,13 @@ def test_the_next_day_begins_anew_and_a_clock_set_back_does_not(tmp_path: Path) 
         spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-22")
     with pytest.raises(SigningRefusedError):
         spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-21")
+    # What is signed meanwhile counts on the day that had begun, so that it still counts once the clock is right again.
+    spending.spend(Decimal(1), limit=Decimal(10), day="2026-11-21")
+    with pytest.raises(SigningRefusedError, match=r"10 were signed on 2026-11-22"):
+        spending.spend(Decimal(1), limit=Decimal(10), day="2026-11-22")
+    # A clock that was ahead: the file has to go, unless that day comes soon.
+    with pytest.raises(SigningRefusedError, match=r"if that day is not yet, the clock was wrong: delete signer.json"):
+        spending.spend(Decimal(1), limit=Decimal(10), day="2026-11-21")
     spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-23")
 
 

@@ -239,9 +239,9 @@ def test_a_maker_without_price_or_size_leaves_the_trades_own_price(odd: dict[str
 
 
 def test_a_maker_of_whom_nothing_was_taken_is_no_level() -> None:
-    rows = [maker("12", "0.57"), maker("0", "0.01"), maker("30", "0.58")]
+    rows = [maker("0.01", "0.57"), maker("0", "0.01"), maker("41.99", "0.58")]
     (part,) = parse_matches(trade(maker_orders=rows), WALLET)
-    assert part.levels == ((Decimal("0.57"), Decimal(12)), (Decimal("0.58"), Decimal(30)))
+    assert part.levels == ((Decimal("0.57"), Decimal("0.01")), (Decimal("0.58"), Decimal("41.99")))
 
 
 @pytest.mark.parametrize(("expiration", "end"), [("0", None), (None, None), ("1763798400", 1763798340)])

@@ -19,6 +19,7 @@ from bot.api import (
     OrderSide,
     Question,
     ServiceUnavailableError,
+    SubmissionBatch,
     VenueWriterContext,
 )
 from bot.core.errors import RequestRejectedError
@@ -213,7 +214,8 @@ async def _refused_alone(polymarket: WriterFixture, question: Question, **order:
 
 async def test_a_purchase_never_costs_more_than_its_order_may(polymarket: WriterFixture) -> None:
     question = await rain(polymarket)
-    assert "may cost more than 5 dollars" in await refusal(polymarket, question, cost=5.0)
+    for cost in ("5", "9.995"):
+        assert f"may cost more than {cost} dollars" in await refusal(polymarket, question, cost=float(cost))
 
 
 async def test_pm_v6_a_market_that_is_not_what_was_forecast_any_more_is_left_alone(polymarket: WriterFixture) -> None:
@@ -285,6 +287,13 @@ async def test_what_is_no_order_of_this_venue_is_left_out_of_a_batch(polymarket:
         IntentState.ACKED,
         IntentState.ABSENT,
     ]
+
+
+async def test_an_order_whose_question_is_not_in_the_batch_is_not_signed(polymarket: WriterFixture) -> None:
+    question = await rain(polymarket)
+    batch = SubmissionBatch(key="b", intents=(make_intent(question, order_of(question)),), questions=())
+    with pytest.raises(RequestRejectedError, match="accepts orders on known questions"):
+        await polymarket.writer().seal_requests(batch)
 
 
 async def test_what_the_signer_refuses_is_not_sent(polymarket: WriterFixture) -> None:

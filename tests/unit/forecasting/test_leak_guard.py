@@ -13,7 +13,7 @@ from bot.core.language_models import MessageRole, ModelRequest
 from bot.core.questions import Question
 from bot.core.research import FetchedPage, SearchResult
 from bot.core.values import Json
-from bot.forecasting.leak_guard.content_filter import missing_filter_warning, parse_verdict
+from bot.forecasting.leak_guard.content_filter import parse_verdict
 from bot.forecasting.tool_factory import ConfiguredSearchEngine
 from bot.forecasting.trial_memory import FilterCounts
 from bot.testing.research import (
@@ -198,12 +198,6 @@ async def test_the_filter_sees_all_that_the_forecaster_would_see(research: Resea
     shown = [inquiry.prompt.messages[-1].text for inquiry in research.models.requests]
     assert ["IT WAS LIT" in text for text in shown] == [True, True]
     assert "https://news.example/one" in shown[0]
-
-
-def test_a_context_that_is_to_filter_without_a_model_says_what_is_missing() -> None:
-    assert "[llm.roles.filter]" in str(missing_filter_warning(ResearchSection(), {"main"}))
-    assert missing_filter_warning(ResearchSection(), {"main", "filter"}) is None
-    assert missing_filter_warning(ResearchSection(filter=False), ()) is None
 
 
 async def test_a_filter_that_does_not_answer_lets_no_page_of_today_through(research: ResearchFixture) -> None:

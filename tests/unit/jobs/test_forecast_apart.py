@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from bot.core.errors import RequestRejectedError
 from bot.core.operator_requests import ForecastQuestion
 from bot.core.questions import QuestionRef
 from bot.core.submissions import HoldDecision, SendDecision
@@ -12,6 +13,7 @@ from bot.store.forecast_queries import read_forecast_status
 from bot.store.requests import send_request
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
 from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture
+from tests.unit.jobs.test_failed_trials import FakeFailingForecaster
 from tests.unit.jobs.test_requested_forecasts import OWN, attended
 
 REF = QuestionRef(VENUE, "rain")
@@ -96,6 +98,30 @@ async def test_what_is_not_on_its_list_is_not_forecast_again(jobs_fixture: JobsF
     assert await scheduled(jobs_fixture, OWN.ref) is None
     await jobs_fixture.clock.advance(100 * 86_400)
     assert await jobs_fixture.forecast() == "0 forecasts made"
+
+
+@pytest.mark.parametrize("submit", [True, False])
+async def test_one_that_failed_first_is_still_submitted_only_where_it_is_to(
+    jobs_fixture: JobsFixture, *, submit: bool
+) -> None:
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    await jobs_fixture.submit()
+    await jobs_fixture.clock.advance(60)
+    jobs_fixture.forecasters[FIRST] = FakeFailingForecaster(RequestRejectedError("no"), frozenset({1}))
+    send_request(
+        jobs_fixture.path,
+        ForecastQuestion(ref=REF, forecaster=FIRST, question=None, submit=submit),
+        at=jobs_fixture.clock.now(),
+    )
+    await attended(jobs_fixture)
+    assert (await jobs_fixture.forecast()).startswith("0 forecasts made, 1 postponed")
+    jobs_fixture.forecasters[FIRST] = ScriptedForecaster(believe_yes(0.8))
+    await jobs_fixture.clock.advance(301)
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    done = "1 planned, 0 held, 1 acknowledged" if submit else "0 planned, 1 held, 0 acknowledged"
+    assert await jobs_fixture.submit() == done
 
 
 @pytest.mark.parametrize("submit", [True, False])

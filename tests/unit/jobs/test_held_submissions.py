@@ -72,6 +72,25 @@ async def test_what_was_found_before_a_stop_holds_nothing_back_after_it(
     assert (await ledger.submissions.count_unsettled(VENUE, now=office.jobs_fixture.clock.now())).blocking == lost % 4
 
 
+async def test_what_writes_without_an_outcome_held_leaves_with_the_first_pass_after_they_were_read_back(
+    office: SignedRequestFixture,
+) -> None:
+    trading_fixture = office.trading_fixture
+    parts = preparing(trading_fixture, trading_fixture.readiness)
+    trading_fixture.look = partial(refresh_readiness, parts)
+    await office.ask(ArmVenue, per_order=20.0, per_day=100.0, total=100.0)
+    for _ in range(4):
+        trading_fixture.broker.lose_next_reply()
+    await trading_fixture.forecast("a", "b", "c", "d")
+    await trading_fixture.submit()
+    await check_readiness(parts)
+    await trading_fixture.forecast("rain")
+    assert await trading_fixture.submit() == "0 planned, 1 held, 0 acknowledged"
+    await office.jobs_fixture.clock.advance(1)
+    assert await trading_fixture.outbox.reconcile() == 4
+    assert await trading_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
 async def test_credentials_that_failed_are_proved_again_after_a_resume(office: SignedRequestFixture) -> None:
     trading_fixture, asked = office.trading_fixture, list[str]()
 

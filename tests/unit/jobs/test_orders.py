@@ -61,6 +61,20 @@ async def test_orders_of_one_pass_share_the_same_cash_and_caps(trading_fixture: 
     assert trading_fixture.broker.reads == 1
 
 
+async def test_what_was_held_before_shares_the_cash_with_what_is_new(trading_fixture: TradingFixture) -> None:
+    """They are sized in two groups of one pass, on an account that was read once."""
+    trading_fixture.broker.cash = 25.0
+    stop_file = trading_fixture.jobs_fixture.kill_switch.stop_file
+    stop_file.touch()
+    await trading_fixture.forecast("rain", "snow")
+    assert await trading_fixture.submit() == "0 planned, 2 held, 0 acknowledged"
+    stop_file.unlink()
+    await trading_fixture.jobs_fixture.clock.advance(601)
+    await trading_fixture.forecast("hail", "fog")
+    assert await trading_fixture.submit() == "4 planned, 0 held, 4 acknowledged"
+    assert trading_fixture.bought() == pytest.approx([10.0, 10.0, 2.5, 2.5])
+
+
 async def test_cash_that_waiting_orders_will_take_is_not_spent_twice(trading_fixture: TradingFixture) -> None:
     trading_fixture.broker.cash = 15.0
     await trading_fixture.forecast("rain")

@@ -10,11 +10,11 @@ import pytest
 from bot.config.venue_schema import TradingSection
 from bot.core.errors import ServiceUnavailableError
 from bot.core.operator_requests import ClosePositions, PositionToClose
-from bot.core.orders import Account, ClosingProposal, ContractSide, Order, OrderPlan, OrderSide
+from bot.core.orders import Account, ClosingProposal, ContractSide, Order, OrderPlan, OrderSide, Position
 from bot.core.permissions import UserRole
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode
-from bot.jobs.position_closing import ClosingContext, close_requested_positions
+from bot.jobs.position_closing import ClosingContext, close_requested_positions, exit_reason
 from bot.store import permissions, requests
 from bot.store.permissions import PrincipalRecord
 from bot.store.requests import ClosingResult, ClosingState
@@ -222,7 +222,7 @@ async def test_what_is_not_held_is_told_and_who_may_not_is_refused(trading_fixtu
         lambda database: permissions.add_principal(database, made)
     )
     assert await trading_fixture.close("rain") == []
-    assert len(requests.refused_closings(trading_fixture.folder)) == 1
+    assert len(list(trading_fixture.folder.glob("**/refused/*.json"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -247,6 +247,13 @@ async def test_a_policy_sells_with_its_reason_and_stays_out(
     assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
     assert (await trading_fixture.trading_fixture.whys("rain"))[-1].startswith(f"closing: {said}")
     assert "closing" not in await trading_fixture.submit()
+
+
+@pytest.mark.parametrize("unpriced", [True, False])
+async def test_a_policy_leaves_alone_what_has_no_price_now(trading_fixture: ClosingFixture, *, unpriced: bool) -> None:
+    policy = replace(trading_fixture.trading_fixture.execution_policy, trading=TradingSection(stop_loss=0.5))
+    held = Position(contract="rain", leg=ContractSide.YES, shares=20.0, paid=10.0, mark=0.2, is_unpriced=unpriced)
+    assert (exit_reason(policy, held, "COIN") is None) is unpriced
 
 
 async def test_a_policy_leaves_alone_what_is_locked_and_what_it_must_not_sell_unasked(

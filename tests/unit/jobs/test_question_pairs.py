@@ -288,7 +288,22 @@ async def test_a_price_that_moves_elsewhere_makes_a_forecast_due(pairs: PairsFix
     assert await jobs.forecast() == "0 forecasts made"
     await jobs.clock.advance(jobs.policy.min_gap.total_seconds())
     assert await jobs.forecast() == "1 forecasts made"
-    assert (await jobs.history("lamp"))[-1].why == "price of harbour:lamp moved by 0.98 in log-odds"
+    assert (await jobs.history("lamp"))[-1].why == "price elsewhere moved by 0.98 in log-odds, that of harbour:lamp"
+
+
+async def test_a_price_that_moved_elsewhere_renews_nothing_after_the_close(pairs: PairsFixture) -> None:
+    jobs = pairs.jobs
+    jobs.venue.add_questions(lamp(HERE, jobs.clock.now()))
+    await jobs.discover()
+    await pairs.see(lamp(THERE, jobs.clock.now(), price=0.6))
+    await pairs.run()
+    await pairs.decide(confirmed=True)
+    await jobs.clock.advance((CLOSES_AT - jobs.clock.now()).total_seconds() - 3600.0)
+    assert await jobs.forecast() == "1 forecasts made"
+    await pairs.see(lamp(THERE, jobs.clock.now(), price=0.8))
+    assert (await pairs.run()).endswith("1 planned")
+    await jobs.clock.advance(7200.0)
+    assert await jobs.forecast() == "0 forecasts made"
 
 
 async def test_the_price_elsewhere_is_a_member_of_the_blend_and_what_it_said_is_learned_from(

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.core.errors import RequestRejectedError
 from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, CurvePrediction
 from bot.core.questions import Question, QuestionRef, Target
 from bot.forecasting.reforecast_policy import (
@@ -17,6 +18,7 @@ from bot.forecasting.reforecast_policy import (
 from bot.store.schedule import DueEntry
 from bot.store.serialization import format_timestamp
 from tests.unit.jobs.conftest import JobsFixture
+from tests.unit.jobs.test_failed_trials import FakeFailingForecaster
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLICY = ReforecastPolicy(
@@ -157,6 +159,19 @@ async def test_what_was_put_off_or_asked_for_stays(jobs_fixture: JobsFixture) ->
         lambda database: database.execute("update schedule set not_before = due_at").rowcount
     )
     assert await reschedule_forecasts(jobs_fixture.ledger, SHORT, repeats=_always, now=now) == 0
+
+
+async def test_a_renewal_that_failed_is_not_tried_again_once_its_question_has_closed(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.offer("rain", closes_at=jobs_fixture.clock.now() + timedelta(hours=4))
+    await jobs_fixture.discover()
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    sound = jobs_fixture.forecasters["first"]
+    jobs_fixture.forecasters["first"] = FakeFailingForecaster(RequestRejectedError("down"), frozenset({1}))
+    await jobs_fixture.clock.advance(timedelta(hours=3, minutes=50).total_seconds())
+    assert (await jobs_fixture.forecast()).startswith("0 forecasts made, 1 postponed")
+    jobs_fixture.forecasters["first"] = sound
+    await jobs_fixture.clock.advance(timedelta(hours=1).total_seconds())
+    assert await jobs_fixture.forecast() == "0 forecasts made"
 
 
 async def test_a_forecast_is_not_renewed_once_its_question_has_closed_unless_somebody_asks(

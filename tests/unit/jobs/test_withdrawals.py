@@ -15,8 +15,10 @@ from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.execution.paper.forecast_book import PaperForecastBook, open_forecast_book
 from bot.jobs.privileged_requests import PrivilegedRequestContext, handle_privileged_request
 from bot.jobs.withdrawals import StaleWithdrawalContext, withdraw_stale_forecasts
+from bot.store.forecasts import ForecastStart
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
 from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture, question
+from tests.unit.jobs.test_forecast_apart import wanted
 
 REF = QuestionRef(VENUE, "rain")
 DAY = timedelta(days=1)
@@ -124,6 +126,40 @@ async def test_a_stale_forecast_that_was_not_renewed_is_withdrawn_once(paper: Wi
     await paper.jobs_fixture.submit()
     assert await paper.stands() is None
     assert await paper.stale(after=2 * DAY) == 0
+
+
+async def test_what_was_renewed_by_the_same_forecast_goes_stale_again(paper: WithdrawalFixture) -> None:
+    await paper.passes()
+    await paper.jobs_fixture.clock.advance((4 * DAY).total_seconds())
+    await paper.passes()
+    assert await paper.stale(after=2 * DAY) == 0
+    await paper.jobs_fixture.clock.advance((3 * DAY).total_seconds())
+    assert await paper.stale(after=2 * DAY) == 1
+    await paper.jobs_fixture.submit()
+    assert await paper.stands() is None
+
+
+async def test_a_forecast_that_a_person_only_wanted_to_see_renews_nothing(paper: WithdrawalFixture) -> None:
+    await paper.passes()
+    await paper.jobs_fixture.clock.advance((2 * DAY).total_seconds())
+    await wanted(paper.jobs_fixture, submit=False)
+    assert await paper.stands() == 0.3
+    assert await paper.stale(after=DAY) == 1
+
+
+@pytest.mark.parametrize(("since", "withdrawn"), [(timedelta(minutes=5), 0), (3 * DAY, 1)])
+async def test_a_forecast_that_is_being_made_renews_it_and_one_that_was_broken_off_long_ago_does_not(
+    paper: WithdrawalFixture, since: timedelta, withdrawn: int
+) -> None:
+    jobs_fixture = paper.jobs_fixture
+    await paper.passes()
+    await jobs_fixture.clock.advance((4 * DAY - since).total_seconds())
+    asked, now = await jobs_fixture.ledger.questions.get(REF), jobs_fixture.clock.now()
+    await jobs_fixture.ledger.forecasts.begin(
+        ForecastStart(question=asked, forecaster=FIRST, cutoff=now, why="stale", now=now)
+    )
+    await jobs_fixture.clock.advance(since.total_seconds())
+    assert await paper.stale(after=2 * DAY) == withdrawn
 
 
 async def test_a_forecast_that_was_renewed_or_whose_question_closed_stays(paper: WithdrawalFixture) -> None:

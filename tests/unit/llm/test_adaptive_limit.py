@@ -258,6 +258,22 @@ def test_after_the_start_a_round_raises_the_limit_by_its_square_root_and_near_a_
     assert [answer_round() for _ in range(3)] in ([1] * 3, [0, 1, 1], [1, 0, 1], [1, 1, 0])
 
 
+def test_growth_is_slow_from_the_very_bound_of_what_was_refused_and_as_ever_where_the_number_was_not_the_cause() -> (
+    None
+):
+    """Ten were refused, so that growth is slow from 10 - 1 - 1 = 8 on, which is what a refusal leaves."""
+    refused, acquitted = (AdaptiveLimit(ceiling=1000, start=start, reason=LimitReason.RATE_LIMIT) for start in (10, 2))
+    refused.record_refusal(sent_at=1.0, now=2.0, in_flight=9)
+    for in_flight in (1, 0):
+        acquitted.record_refusal(sent_at=1.0, now=2.0, in_flight=in_flight)
+    assert (refused.limit, acquitted.limit) == (8, 2)
+    # Fourteen answers that raise it by a twentieth each; and two by more than a half each.
+    for limit, answers in ((refused, 14), (acquitted, 2)):
+        for _ in range(answers):
+            limit.record_answer(sent_at=0.0, now=3.0, in_flight=8, usage=ModelUsage())
+    assert (refused.limit, acquitted.limit) == (8, 3)
+
+
 def answer_round(limit: AdaptiveLimit, sent_at: float, latency_s: float, usage: ModelUsage) -> None:
     """Have a round of twenty requests answered, too few at a time for the limit to grow."""
     for _ in range(20):
@@ -323,6 +339,9 @@ def test_requests_that_were_refused_together_count_as_one_refusal() -> None:
     assert limit.limit == 50
     limit.record_refusal(sent_at=1.0, now=2.2, in_flight=3)
     assert limit.limit == 40
+    # One that was sent at the moment of the refusal was sent with the old limit.
+    limit.record_refusal(sent_at=2.0, now=3.0, in_flight=40)
+    assert limit.limit == 40
     limit.record_refusal(sent_at=3.0, now=4.0, in_flight=40)
     assert limit.limit == 32
 
@@ -374,7 +393,8 @@ def test_a_reduced_limit_is_four_fifths_of_what_was_in_flight_with_the_request_i
 def test_a_time_out_makes_room() -> None:
     limit = AdaptiveLimit(ceiling=100, start=50, reason=LimitReason.RATE_LIMIT)
     limit.record_timeout(sent_at=1.0, now=600.0, in_flight=49)
-    limit.record_timeout(sent_at=2.0, now=601.0, in_flight=48)
+    for sent_at in (2.0, 600.0):
+        limit.record_timeout(sent_at=sent_at, now=601.0, in_flight=39)
     assert (limit.limit, limit.reason) == (40, LimitReason.LATENCY)
 
 

@@ -216,8 +216,12 @@ async def test_a_scope_is_in_use_while_one_of_its_calls_waits_and_not_after_that
     # Both take all that the provider may cost in a day.
     first, second = [await hold(bag, 1.0, scope=scope) for scope in "bc"]
     bag.load_scope("a", 0.0)
-    waiting = asyncio.create_task(bag.reserve(SpendingRequest(scope="a", provider="prime", worst_usd=0.5)))
+    waiting, gives_up = [
+        asyncio.create_task(bag.reserve(SpendingRequest(scope="a", provider="prime", worst_usd=0.5))) for _ in range(2)
+    ]
     await asyncio.sleep(0)
+    gives_up.cancel()
+    await asyncio.wait([gives_up])
 
     def is_known_after_many_others(name: str) -> bool:
         for number in range(purses.MAX_SCOPES + 1):

@@ -1,6 +1,7 @@
 """Answers with nothing in them, refusals, conversations that are too long, and accounts without money."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.language_models import FinishReason, Message, MessageRole, ModelCompletion, Prompt, ToolCall
+from bot.llm.call_records import CALL_RECORD_SERIALIZER
 from bot.llm.circuit_breaker import QUOTA_RETRY_S
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider, text_completion
@@ -38,6 +40,8 @@ async def test_an_answer_that_thoughts_ate_up_is_asked_for_once_more_with_twice_
         assert got.usage.calls == 2
         assert got.usage.cost_usd == pytest.approx(first[4] + second[4])
         assert rig.purse_usd == pytest.approx(got.usage.cost_usd)
+        record = CALL_RECORD_SERIALIZER.decode((await rig.ledger.documents.get(got.document)).content.decode())
+        assert record.asked.again == 1
     # A process that comes after a crash finds both.
     silent = two(RequestRejectedError("nobody may be asked"), default_price=None)
     async with open_rig(llms=silent) as rig:
@@ -101,10 +105,11 @@ async def test_what_one_model_refuses_the_fallback_is_asked_and_both_are_paid_fo
         assert got.usage.cost_usd == pytest.approx(rig.purse_usd)
 
 
-async def test_a_refusal_is_the_answer_where_nobody_else_is_there(open_rig: OpenRig) -> None:
-    async with open_rig(llms=two(REFUSED)) as rig:
+@pytest.mark.parametrize("refused", [REFUSED, replace(REFUSED, text="")])
+async def test_a_refusal_is_the_answer_where_nobody_else_is_there(open_rig: OpenRig, refused: ModelCompletion) -> None:
+    async with open_rig(llms=two(refused)) as rig:
         got = await rig.gateway.ask(inquiry(), deadline_s=60)
-        assert (got.completion, len(rig.prime.requests)) == (REFUSED, 1)
+        assert (got.completion, len(rig.prime.requests)) == (refused, 1)
         await rig.settled()
         assert rig.alerts == []
 

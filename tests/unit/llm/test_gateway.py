@@ -273,6 +273,25 @@ async def test_the_record_of_a_cancelled_call_says_whether_it_was_sent(open_rig:
         assert len(rig.prime.requests) == 1
 
 
+async def test_who_gives_up_before_a_lost_request_is_repeated_pays_for_the_lost_one_alone(
+    open_rig: OpenRig, clock: FakeClock
+) -> None:
+    tracker = LedgerWriteTracker()
+    lost = ServiceUnavailableError("no reply")
+    lost.__cause__ = ConnectionResetError()
+    async with open_rig(llms=two(lost, default_price=PRICE), busy=tracker) as rig:
+        asking = asyncio.create_task(rig.gateway.ask(inquiry(), deadline_s=60))
+        await rig.prime.first_request.wait()
+        # The next thing that is written, after a wait, is that the reply was lost.
+        while not tracker.count:
+            await clock.advance(0.05)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await rig.settled()
+        ((state, cost_usd, worst_usd),) = rig.rows("state, cost_usd, worst_usd")
+        assert (state, cost_usd, rig.purse_usd, len(rig.prime.requests)) == ("failed", worst_usd, worst_usd, 1)
+
+
 async def test_equal_requests_at_once_share_one_call(rig: GatewayFixture) -> None:
     asked = [inquiry(to=charge(trial=trial)) for trial in range(1, 21)]
     answers = await asyncio.gather(*(rig.gateway.ask(each, deadline_s=60) for each in asked))

@@ -106,6 +106,12 @@ async def test_what_putting_into_a_cache_costs_may_be_set_by_hand(open_rig: Open
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(2.5)
 
 
+async def test_putting_into_a_cache_at_the_price_of_the_provider_is_not_counted(open_rig: OpenRig) -> None:
+    told = text_completion("x", tokens_in=1_000_000, tokens_out=0)
+    async with open_rig(llms=two(told, default_price=replace(PRICE, tokens_written=2.5))) as rig:
+        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(2.0)
+
+
 async def test_own_prices_go_before_those_of_the_provider(open_rig: OpenRig) -> None:
     own = section(models={MAIN: {"price_in": 7.0, "price_out": 11.0}})
     told = text_completion("x", tokens_in=1_000_000, tokens_out=1_000_000, cost_usd=0.5)
@@ -148,11 +154,19 @@ async def test_a_price_of_ones_own_replaces_what_the_provider_lists(own: dict[st
     assert price == ModelPrice(tokens=applied, is_configured=bool(own.keys() & {"price_in", "price_out"}))
 
 
-@pytest.mark.parametrize("own", [{"price_in": 7.0}, {"price_out": 7.0}, {"price_in": 7.0, "price_out": 0.0}])
-async def test_half_of_a_price_is_none(own: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    ("own", "listed", "why"),
+    [
+        ({"price_in": 7.0}, None, "its provider gives no price for it"),
+        ({"price_out": 7.0}, None, "its provider gives no price for it"),
+        ({"price_in": 7.0, "price_out": 0.0}, None, "its price is given as zero"),
+        ({}, TokenPrice(tokens_in=2.0, tokens_cached=0.0, tokens_out=0.0), "its price is given as zero"),
+    ],
+)
+async def test_half_of_a_price_is_none(own: dict[str, float], listed: TokenPrice | None, why: str) -> None:
     table = PriceTable({MAIN: ModelSection.model_validate(own)})
-    with pytest.raises(ConfigError, match="is not used"):
-        await table.model_price(MAIN, ScriptedModelProvider(default_price=None))
+    with pytest.raises(ConfigError, match=f"is not used: {why}"):
+        await table.model_price(MAIN, ScriptedModelProvider(default_price=listed))
 
 
 async def test_a_provider_that_knows_the_cost_is_believed(open_rig: OpenRig) -> None:

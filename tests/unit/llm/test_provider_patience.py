@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import pytest
 
 from bot.core.errors import FoxcastError, ServerUnreachableError, ServiceUnavailableError
+from bot.llm.adaptive_limit import FIRST_LIMIT, LimitReason
+from bot.net.rate_headers import report_response_headers
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 from bot.testing.models import ProviderTurn, ScriptedModelProvider, SlowAnswer, text_completion
 from tests.unit.llm import gateway_fixture as rigs
@@ -88,6 +90,9 @@ def test_waits_are_drawn_from_zero_to_a_second_doubled_each_time_and_at_most_a_m
     found = waits(provider)
     assert len(found) == len(bounds)
     assert all(0.0 <= wait <= bound for wait, bound in zip(found, bounds, strict=True))
+    # Uniform from zero: the first is below a second, and at least one of the last three above the sixth bound's half.
+    assert found[0] < 1.0
+    assert max(found[-3:]) > 16.0
     # Uniform up to each bound: all of them in the lower half has a chance of one in 512, and so has the upper half.
     shares = [wait / bound for wait, bound in zip(found, bounds, strict=True)]
     assert min(shares) < 0.5 < max(shares)
@@ -186,6 +191,90 @@ def test_models_of_one_server_are_left_alone_together_and_others_are_not(path: P
     assert [asked.model for asked in provider.requests] == ["house/maker/small", "attic/maker/small"]
 
 
+def test_nothing_is_permitted_while_a_server_is_left_alone(path: Path) -> None:
+    async def ask(rig: GatewayFixture) -> list[int]:
+        client = rig.gateway.clients["prime"]
+        before = client.permitted_requests(rigs.MAIN)
+        await answer_of(rig)
+        return [before, client.permitted_requests(rigs.MAIN)]
+
+    assert play(path, TimedProvider([ServerUnreachableError("nobody there")]), ask) == [FIRST_LIMIT, 0]
+
+
+def caused_by(cause: Exception) -> ServiceUnavailableError:
+    error = ServiceUnavailableError("no answer")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "permitted"),
+    [
+        # Of those that were in flight with one that got no answer in time, four fifths are permitted.
+        (caused_by(TimeoutError()), LimitReason.LATENCY, 8),
+        (caused_by(ConnectionResetError()), LimitReason.NOTHING, FIRST_LIMIT),
+        (DOWN, LimitReason.NOTHING, FIRST_LIMIT),
+    ],
+)
+def test_fewer_requests_are_permitted_after_one_without_an_answer_in_time_and_after_no_other_failure(
+    path: Path, error: ServiceUnavailableError, reason: LimitReason, permitted: int
+) -> None:
+    async def ask(rig: GatewayFixture) -> tuple[LimitReason, int]:
+        others = [asyncio.create_task(rig.gateway.ask(inquiry(f"{n}"), deadline_s=60.0)) for n in range(9)]
+        await rig.clock.sleep(1.0)
+        await answer_of(rig)
+        limit = rig.gateway.clients["prime"].queue.models[rigs.MAIN].limit
+        found = limit.reason, limit.limit
+        await asyncio.gather(*others)
+        return found
+
+    provider = TimedProvider([SlowAnswer(10.0, YES)] * 9 + [error, YES])
+    given = {"attempts": 1, "lost_retries": 0}
+    assert play(path, provider, ask, providers={"prime": given}) == (reason, permitted)
+
+
+def test_answers_that_are_as_long_as_they_are_slow_are_no_sign_of_too_many_requests(path: Path) -> None:
+    """The first token is the work of a hundred: 4,000 more take 41 times as long at the same pace."""
+
+    async def ask(rig: GatewayFixture) -> LimitReason:
+        for number in range(40):
+            await rig.gateway.ask(inquiry(f"{number}"), deadline_s=60.0)
+        return rig.gateway.clients["prime"].queue.models[rigs.MAIN].limit.reason
+
+    short, long = (text_completion("yes", tokens_in=0, tokens_out=tokens) for tokens in (0, 4000))
+    assert play(path, TimedProvider([*[SlowAnswer(1.0, short)] * 20, SlowAnswer(41.0, long)]), ask) == "nothing so far"
+
+
+@pytest.mark.parametrize(("error", "requests"), [(DOWN, 3), (ServiceUnavailableError("429", retry_after_s=1.0), 5)])
+def test_a_server_that_fails_is_left_alone_and_a_busy_one_is_not(
+    path: Path, error: ServiceUnavailableError, requests: int
+) -> None:
+    async def ask(rig: GatewayFixture) -> None:
+        for _ in range(5):
+            await answer_of(rig, deadline_s=0.5)
+            await rig.clock.sleep(10.0)
+
+    provider = TimedProvider([error])
+    play(path, provider, ask, providers={"prime": {"attempts": 1, "break_after": 3, "break_s": 500.0}})
+    assert len(provider.requests) == requests
+
+
+def test_a_provider_that_says_that_nothing_is_left_is_asked_again_after_its_reset(path: Path) -> None:
+    class ProviderWithHeaders(TimedProvider):
+        async def complete(self, *arguments: Any) -> Any:
+            answer = await TimedProvider.complete(self, *arguments)
+            report_response_headers({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "20"})
+            return answer
+
+    async def ask(rig: GatewayFixture) -> None:
+        for number in range(2):
+            await rig.gateway.ask(inquiry(f"{number}"), deadline_s=60.0)
+
+    provider = ProviderWithHeaders([YES])
+    play(path, provider, ask)
+    assert provider.arrived == pytest.approx([0.0, 20.0], abs=0.01)
+
+
 def test_the_latency_of_an_answer_is_that_of_its_last_request(path: Path) -> None:
     async def ask(rig: GatewayFixture) -> list[Any]:
         await rig.clock.sleep(1000.0)
@@ -245,15 +334,17 @@ def test_a_lost_reply_is_paid_for_and_asked_for_again_as_often_as_allowed(path: 
 
 
 def test_a_lost_reply_is_not_asked_for_again_without_room_in_the_budget(path: Path) -> None:
-    async def ask(rig: GatewayFixture) -> str:
-        return await answer_of(rig)
+    async def ask(rig: GatewayFixture) -> tuple[str, float]:
+        began = rig.clock.monotonic()
+        return await answer_of(rig), rig.clock.monotonic() - began
 
     provider = TimedProvider([lost(), YES])
     # One call may cost at most 0.004 dollars and a little for the prompt.
     budget = {"question_usd": 0.006, "day_usd": None}
-    said = play(path, provider, ask, budget=budget, providers={"prime": {"lost_retries": 3}})
+    said, took_s = play(path, provider, ask, budget=budget, providers={"prime": {"lost_retries": 3, "attempts": 9}})
     assert "the reply was lost, and the budget does not allow another request" in said
-    assert len(provider.requests) == 1
+    # It is not tried again either, after the one wait.
+    assert (len(provider.requests), took_s < 1.0) == (1, True)
 
 
 def test_a_model_with_a_fallback_gets_half_of_the_time_and_the_fallback_the_rest(path: Path) -> None:

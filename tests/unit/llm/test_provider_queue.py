@@ -2,7 +2,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot.config.schema import ProviderSection
@@ -206,6 +206,7 @@ def test_who_gives_up_waiting_for_a_turn_takes_none() -> None:
 
 
 @settings(max_examples=50)
+@example(per_minute=1, gaps=[0.0, 59.5])
 @given(st.integers(1, 12), st.lists(st.floats(0, 40), min_size=1, max_size=40))
 def test_no_minute_has_more_requests_than_allowed_and_none_waits_without_need(
     per_minute: int, gaps: list[float]

@@ -10,13 +10,13 @@ import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.stats.arrays import FloatArray
 from bot.stats.comparison import (
     AdjustedScore,
     BrierTable,
     adjust_scores,
     build_brier_table,
     fit_difficulty,
-    question_scores,
 )
 from bot.stats.scores import brier_scores, index_from_brier, overall_index_of_mean_brier
 from tests.unit.stats.published_rounds import ScoredRow
@@ -39,12 +39,20 @@ def four_forecasters(rows: list[ScoredRow]) -> BrierTable:
     return build_brier_table([name for name, _, _ in answers], [key(row) for _, row, _ in answers], scores)
 
 
+def scores_of(table: BrierTable, forecaster: str) -> FloatArray:
+    """Return the scores of one forecaster, the difficulty of market questions; each question must have one."""
+    rows = table.forecaster == table.forecasters.index(forecaster)
+    scores = np.full(len(table.questions), np.nan)
+    scores[table.question[rows]] = table.brier[rows]
+    return scores
+
+
 @pytest.fixture(scope="module")
 def adjusted(published: list[ScoredRow]) -> dict[str, dict[str, AdjustedScore]]:
     market = four_forecasters([row for row in published if row.market])
     dataset = four_forecasters([row for row in published if not row.market])
     tables = {
-        "market": adjust_scores(market, question_scores(market, CROWD)),
+        "market": adjust_scores(market, scores_of(market, CROWD)),
         "dataset": adjust_scores(dataset, fit_difficulty(dataset, {CROWD, SHRUNK, CLIPPED})),
     }
     return {part: {str(score.forecaster): score for score in scores} for part, scores in tables.items()}
@@ -106,7 +114,7 @@ def test_always_one_half_scores_exactly_a_quarter_and_a_negative_mean_has_index_
         ["easy", "hard", "easy", "hard", "hard"],
         [0.0, 0.6, 0.25, 0.25, 0.0],
     )
-    reference, half, sharp = adjust_scores(table, question_scores(table, "reference"))
+    reference, half, sharp = adjust_scores(table, scores_of(table, "reference"))
     assert half.adjusted_brier == pytest.approx(0.25)
     assert reference.adjusted_brier == pytest.approx(0.3)
     assert sharp.adjusted_brier == pytest.approx(-0.3)
@@ -147,5 +155,3 @@ def test_malformed_tables_are_refused() -> None:
         fit_difficulty(table, {"z"})
     with pytest.raises(ValueError, match="1 questions"):
         adjust_scores(table, np.zeros(2))
-    with pytest.raises(ValueError, match="not in tuple"):
-        question_scores(table, "z")

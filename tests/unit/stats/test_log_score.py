@@ -20,10 +20,8 @@ from bot.stats.scores import (
     continuous_baseline_scores,
     log_scores,
     min_bucket_mass,
-    option_mass,
     outcome_buckets,
     peer_scores,
-    prize_take,
 )
 
 OPEN_UPPER = BucketLayout(inside=200, open_ends=1)
@@ -153,21 +151,6 @@ def test_masses_of_a_cdf_include_both_tails() -> None:
 def test_a_malformed_cdf_is_refused(cdf: list[float], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         bucket_masses(cdf)
-
-
-def test_an_option_added_later_reads_the_catch_all() -> None:
-    forecast = {"red": 0.7, "other": 0.3}
-    assert option_mass(forecast, "red", "other") == 0.7
-    assert option_mass(forecast, "blue", "other") == 0.3
-    with pytest.raises(KeyError):
-        option_mass(forecast, "blue", "rest")
-
-
-def test_take_is_the_square_of_a_positive_total() -> None:
-    assert prize_take([47.00036292457356, 69.31471805599455, 29.389333245105938], [1, 1, 1]) == pytest.approx(
-        21229.776324846804
-    )
-    assert prize_take([-3.0, 1.0], [1.0, 2.0]) == 0.0
 
 
 def test_a_mass_of_zero_and_impossible_questions_are_refused() -> None:

@@ -60,6 +60,32 @@ async def test_a_reading_that_says_the_same_is_no_row_and_says_until_when(ledger
     assert (one.at, one.until) == (NOON, NOON + timedelta(minutes=7))
 
 
+async def test_a_position_whose_price_cannot_be_read_keeps_the_last_one_that_is_known(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    """Its cost in place of its price was a loss that was none, and a peak from which a drawdown was counted."""
+    ledger = ledger_fixture.ledger
+    await read(ledger, marked(NOON, 950.0))
+    guessed = marked(NOON + timedelta(minutes=5), 100.0)
+    unpriced = replace(guessed, positions=(replace(guessed.positions[0], is_unpriced=True),))
+    for minutes in (5, 90):
+        await read(ledger, replace(unpriced, at=NOON + timedelta(minutes=minutes)))
+    found = await ledger.readings.since("lantern", "default", EVER, paper=False)
+    assert [one.equity for one in found] == [950.0, 950.0]
+    await read(ledger, marked(NOON + timedelta(minutes=95), 900.0))
+    *_, last = await ledger.readings.since("lantern", "default", EVER, paper=False)
+    assert last.equity == 900.0
+
+
+async def test_a_position_that_never_had_a_price_counts_as_its_plugin_says(ledger_fixture: LedgerFixture) -> None:
+    held = Position(contract="hail", leg=ContractSide.NO, shares=10.0, paid=4.0, mark=0.4, is_unpriced=True)
+    for minutes in (0, 90):
+        at = NOON + timedelta(minutes=minutes)
+        await read(ledger_fixture.ledger, replace(account(at, 100.0), positions=(held,)))
+    found = await ledger_fixture.ledger.readings.since("lantern", "default", EVER, paper=False)
+    assert [one.equity for one in found] == [104.0, 104.0]
+
+
 async def test_what_is_lent_owed_and_not_from_orders_is_kept_with_the_sums(ledger_fixture: LedgerFixture) -> None:
     held = (
         Position(contract="hail", leg=ContractSide.YES, shares=10.0, paid=4.0, mark=0.5),

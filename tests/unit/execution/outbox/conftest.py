@@ -90,7 +90,13 @@ class OutboxFixture:
         return (await self.jobs_fixture.history(key))[-1]
 
     async def plan(
-        self, forecast: Forecast, *, cost: float = 10.0, batch: str = "", side: OrderSide = OrderSide.BUY
+        self,
+        forecast: Forecast,
+        *,
+        cost: float = 10.0,
+        batch: str = "",
+        side: OrderSide = OrderSide.BUY,
+        closing: str = "",
     ) -> Intent:
         name = derive_id("intent", forecast.id)
         intent = Intent(
@@ -101,7 +107,7 @@ class OutboxFixture:
             action=IntentAction.ORDER,
             predictions=forecast.predictions,
             batch=batch or name,
-            order=replace(order(cost), side=side, cost=cost if side is OrderSide.BUY else 0.0),
+            order=replace(order(cost), side=side, cost=cost if side is OrderSide.BUY else 0.0, closing=closing),
         )
         return await self.decide(intent)
 

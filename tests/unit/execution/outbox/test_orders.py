@@ -4,12 +4,15 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from bot.core.errors import MalformedDataError, RequestRejectedError, ServiceUnavailableError, StoreError
+from bot.core.orders import OrderSide
 from bot.core.submissions import ExecutionMode, HoldDecision, IntentState, SealedRequest, SubmissionBatch, WriteReceipt
+from bot.execution.outbox.outbox import reconcile_batch
 from bot.store.submissions import OutcomeAdoption
 from bot.testing.exchange import WriteFailure
 from tests.unit.execution.outbox.conftest import FaultyExchange, OutboxFixture
@@ -183,8 +186,17 @@ async def test_an_order_that_is_listed_late_costs_what_it_took(
     assert outbox_rows(trading, "select cost from intent") == [(pytest.approx(10.0),)]
 
 
-@pytest.mark.parametrize("error", [ServiceUnavailableError("503"), MalformedDataError("odd"), KeyError("id")], ids=repr)
-async def test_what_cannot_be_sealed_now_has_not_left_and_waits(
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServiceUnavailableError("503"),
+        ServiceUnavailableError("the daily limit of the signer is used up", retry_after_s=3600.0),
+        MalformedDataError("odd"),
+        KeyError("id"),
+    ],
+    ids=repr,
+)
+async def test_an_order_that_cannot_be_sealed_now_reserves_nothing_and_is_planned_again(
     trading: OutboxFixture, faulty_exchange: FaultyExchange, error: Exception
 ) -> None:
     def fail(_: Sequence[SealedRequest]) -> Sequence[SealedRequest]:
@@ -195,9 +207,30 @@ async def test_what_cannot_be_sealed_now_has_not_left_and_waits(
     with capture_logs() as logs:
         assert await trading.outbox().flush() == 0
     assert [entry["event"] for entry in logs] == ["cannot be sealed"]
-    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.PLANNED, [])
-    faulty_exchange.seals = lambda made: made
+    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.SUPERSEDED, [])
+    permissions, now = trading.jobs_fixture.ledger.permissions, trading.jobs_fixture.clock.now()
+    assert await permissions.unsettled_cost(VENUE, "me", paper=False) == 0.0
+    [*_, last] = await trading.jobs_fixture.ledger.submissions.decisions(intent.forecast)
+    wait = timedelta(seconds=getattr(error, "retry_after_s", None) or 60.0)
+    assert isinstance(last.decision, HoldDecision)
+    assert last.decision.until == now + wait
+    assert last.decision.why.startswith("back to the gate: its request cannot be made now: ")
+    assert str(error.args[0]) in last.decision.why
+
+
+async def test_a_comment_that_cannot_be_sealed_now_waits(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    def fail(_: Sequence[SealedRequest]) -> Sequence[SealedRequest]:
+        message = "503"
+        raise ServiceUnavailableError(message)
+
+    order = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 1
+    faulty_exchange.seals = fail
+    comment = await trading.comment(order)
+    assert await trading.outbox().flush() == 0
+    assert await trading.state(comment) is S.PLANNED
 
 
 async def test_a_ledger_that_fails_while_sealing_ends_the_pass(
@@ -271,12 +304,24 @@ async def test_an_order_that_never_arrives_is_written_ever_more_rarely(trading: 
     "spoil",
     [
         lambda made: [replace(made[0], intent="another")],
+        lambda made: [replace(made[0], intent="another", question=None)],
         lambda made: [made[0], made[0]],
+        lambda made: [made[0], replace(made[0], tag="another")],
         lambda made: [replace(made[0], tag="")],
+        lambda made: [replace(made[0], tag="", body="", question=None)],
         lambda made: [replace(made[0], fence=made[0].fence.replace(tzinfo=None))],
         lambda made: [replace(made[0], body="\ud800")],
     ],
-    ids=["of another intent", "two", "no tag", "fence without zone", "no bytes"],
+    ids=[
+        "of another intent",
+        "without a question",
+        "two",
+        "two tags",
+        "no tag",
+        "nothing",
+        "fence without zone",
+        "no bytes",
+    ],
 )
 async def test_a_request_that_makes_no_sense_is_not_sent(
     trading: OutboxFixture,
@@ -286,7 +331,7 @@ async def test_a_request_that_makes_no_sense_is_not_sent(
     faulty_exchange.seals = spoil
     intent = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 0
-    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.PLANNED, [])
+    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.SUPERSEDED, [])
 
 
 async def test_a_tag_that_is_used_already_is_not_sent(trading: OutboxFixture, faulty_exchange: FaultyExchange) -> None:
@@ -432,6 +477,72 @@ def outbox_rows(trading: OutboxFixture, sql: str) -> list[tuple[object, ...]]:
         database.close()
 
 
+@pytest.mark.parametrize(
+    ("closing", "change", "acknowledged"),
+    [
+        ("the position limit", {"title": "Will it snow?"}, 1),
+        ("", {"title": "Will it snow?"}, 0),
+        ("", {}, 1),
+    ],
+)
+async def test_a_sale_regardless_of_the_forecast_is_sent_though_the_question_changed(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, closing: str, change: dict[str, Any], acknowledged: int
+) -> None:
+    intent = await trading.plan(await trading.forecast(), side=OrderSide.SELL, closing=closing)
+    changed = replace(await trading.jobs_fixture.ledger.questions.get(intent.ref), **change)
+    faulty_exchange.seals = lambda made: [replace(one, question=changed) for one in made]
+    assert await trading.outbox().flush() == acknowledged
+
+
+async def test_a_batch_is_read_back_at_once_and_not_at_all_when_it_was_settled_meanwhile(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    readings: list[int] = []
+
+    def read(found: Sequence[WriteReceipt]) -> Sequence[WriteReceipt]:
+        readings.append(len(found))
+        return found
+
+    faulty_exchange.reads = read
+    faulty_exchange.next_failures = [WriteFailure.REPLY_LOST] * 2
+    for forecast in [await trading.forecast(key, batch="round 1") for key in ("rain", "snow")]:
+        await trading.plan(forecast, batch="round 1")
+    await trading.outbox().flush()
+    [row] = await trading.jobs_fixture.ledger.submissions.batches(states=[S.UNKNOWN])
+    session = trading.outbox()._open_session(VENUE)  # noqa: SLF001 - what the outbox hands over
+    for settled in (2, 0):
+        assert (await reconcile_batch(session, row), readings) == (settled, [2])
+
+
+async def test_while_the_program_stops_nothing_more_is_read_back(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.next_failures = [WriteFailure.REPLY_LOST]
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    assert await replace(trading.outbox(), is_stopping=lambda: True).reconcile() == 0
+    assert await trading.state(intent) is S.UNKNOWN
+    assert await trading.outbox().reconcile() == 1
+
+
+async def test_an_order_that_rests_is_not_read_while_the_program_stops_nor_where_its_venue_is_not_in_use(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    readings: list[int] = []
+
+    def read(found: Sequence[WriteReceipt]) -> Sequence[WriteReceipt]:
+        readings.append(len(found))
+        return found
+
+    faulty_exchange.reads, faulty_exchange.fill_share = read, 0.0
+    await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    outbox = trading.outbox()
+    for closed in (replace(outbox, is_stopping=lambda: True), replace(outbox, submitters={})):
+        assert (await closed.reconcile(), readings) == (0, [])
+    assert (await outbox.reconcile(), readings) == (0, [1])
+
+
 @pytest.mark.parametrize("is_forecast_already", [False, True])
 async def test_a_question_that_changed_before_the_write_is_forecast_again_at_once_unless_it_was(
     trading: OutboxFixture, faulty_exchange: FaultyExchange, *, is_forecast_already: bool
@@ -446,9 +557,14 @@ async def test_a_question_that_changed_before_the_write_is_forecast_again_at_onc
         changed = await jobs.ledger.questions.get(intent.ref)
         await jobs.forecast()
     forecasts = len(await jobs.history())
-    faulty_exchange.seals = lambda made: [replace(one, question=changed) for one in made]
+    faulty_exchange.seals = lambda _: [SealedRequest.without_request(intent, changed)]
     assert await trading.outbox().flush() == 0
     assert (await trading.state(intent), len(faulty_exchange.placed_orders)) == (S.SUPERSEDED, 0)
+    if not is_forecast_already:
+        # A list that still shows the old text does not replace what the writer read.
+        jobs.offer("rain")
+        await jobs.discover()
+        assert (await jobs.ledger.questions.get(intent.ref)).title == "Will it snow?"
     await jobs.clock.advance(3600)
     await jobs.forecast()
     assert len(await jobs.history()) == 2

@@ -274,6 +274,20 @@ async def test_an_order_that_took_more_than_it_may_stops_the_venue_and_its_fills
     assert len(trading.alarms) == 1
 
 
+async def test_an_order_that_took_too_much_is_seen_behind_one_that_took_nothing(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.answers = lambda said: [
+        replace(said[0], fills=()),
+        replace(said[1], fills=tuple(replace(fill, cash=-11.0) for fill in said[1].fills)),
+    ]
+    for forecast in [await trading.forecast(key, batch="round 1") for key in ("a", "b")]:
+        await trading.plan(forecast, batch="round 1")
+    await trading.outbox().flush()
+    [stop] = await standing(trading.jobs_fixture)
+    assert stop.why.endswith("may cost 10 at most, but cost 11")
+
+
 async def test_what_was_taken_too_much_is_seen_when_it_is_read_back(
     trading: OutboxFixture, faulty_exchange: FaultyExchange
 ) -> None:
@@ -390,14 +404,17 @@ async def test_a_millionth_more_is_too_much_of_a_dollar_at_least(
     assert len(await standing(trading.jobs_fixture)) == stops
 
 
-@pytest.mark.parametrize(("more", "stops"), [(1.9e-5, False), (2.1e-5, True)])
-async def test_a_millionth_more_than_was_to_be_sold_is_too_much(
-    trading: OutboxFixture, faulty_exchange: FaultyExchange, more: float, *, stops: bool
+@pytest.mark.parametrize(
+    ("shares", "more", "stops"),
+    [(20.0, 1.9e-5, False), (20.0, 2.1e-5, True), (0.5, 0.9e-6, False), (0.5, 1.5e-6, True)],
+)
+async def test_a_millionth_more_than_was_to_be_sold_is_too_much_of_a_share_at_least(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, shares: float, more: float, *, stops: bool
 ) -> None:
     faulty_exchange.answers = lambda said: [
-        replace(one, fills=tuple(replace(fill, shares=20.0 + more, cash=10.0) for fill in one.fills)) for one in said
+        replace(one, fills=tuple(replace(fill, shares=shares + more, cash=10.0) for fill in one.fills)) for one in said
     ]
-    await trading.plan(await trading.forecast(), side=OrderSide.SELL)
+    await trading.plan(await trading.forecast(), cost=shares / 2, side=OrderSide.SELL)
     await trading.outbox().flush()
     assert len(await standing(trading.jobs_fixture)) == stops
 

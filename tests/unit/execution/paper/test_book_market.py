@@ -123,12 +123,15 @@ async def test_positions_are_marked_at_what_the_bids_bring_and_left_out_if_unrea
     async def read_market(contract: str) -> ContractMarket:
         if contract == "gone":
             raise NotFoundError(contract)
-        return contract_market(bids=() if contract == "empty" else BIDS)
+        objection = "the market is closed" if contract.startswith("closed") else ""
+        return contract_market(bids=() if contract.endswith("empty") else BIDS, objection=objection)
 
-    held = [Position(contract=name, leg=YES, shares=80.0, paid=40.0) for name in ("gone", "rain", "empty")]
+    names = ("gone", "rain", "empty", "closed and empty", "closed")
+    held = [Position(contract=name, leg=YES, shares=80.0, paid=40.0) for name in names]
     marks = await OrderBookPaperMarket(read_market, FakeClock()).mark_prices(held)
-    # Of 80 shares 40 can be sold, at 0.55.
-    assert marks == {("rain", YES): pytest.approx(0.275), ("empty", YES): None}
+    # Of 80 shares 40 can be sold, at 0.55; where nobody can bid any more, the last price stays.
+    half = pytest.approx(0.275)
+    assert marks == {("rain", YES): half, ("empty", YES): None, ("closed", YES): half}
 
 
 @pytest.mark.parametrize(
