@@ -28,7 +28,7 @@ MIN_GAP_H, STALE_AFTER_H, CONCURRENCY, STEPS = 1.0, 72.0, 16, 10
 # Why a question is forecast at once: a person asked, or it is open again.
 ASKED = ("asked for", "its outcome was withdrawn")
 _FORECAST_RUNS = """
-select ref, forecaster, version, state, why, started_at, coalesce(ended_at, made_at) as ended_at
+select ref, forecaster, version, state, why, started_at, coalesce(ended_at, made_at) as ended_at, forecast_only
 from forecast order by ref, forecaster, started_at, revision
 """
 _OPEN = """
@@ -110,7 +110,9 @@ class ScheduleChecks:
             for row, after in pairwise(rows):
                 failed = failed + 1 if row["state"] == "failed" else 0
                 is_new = row["state"] == "done" and row["version"] != after["version"]
-                is_asked = any(words in one["why"] for words in ASKED for one in (row, after))
+                # What is only recorded stands beside the others, also where its first run failed.
+                is_asked = any(one["forecast_only"] for one in (row, after))
+                is_asked |= any(words in one["why"] for words in ASKED for one in (row, after))
                 if row["state"] not in {"done", "failed"} or is_new or is_asked:
                     continue
                 ended, started = parse_timestamp(row["ended_at"]), parse_timestamp(after["started_at"])
