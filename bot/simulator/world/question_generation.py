@@ -61,8 +61,9 @@ ENDING_SHARES: Mapping[QuestionEnding, float] = {
     QuestionEnding.LATE: 0.06,
     QuestionEnding.REVISED: 0.04,
 }
-# The first round of the benchmark.
+# The first round of the benchmark, and the days ahead of its questions.
 FIRST_ROUND = 7.0
+HORIZONS = (7.0, 30.0, 90.0, 180.0, 365.0)
 LAST_OPENING = 320.0
 # The share of all questions that are open when the world begins.
 _OPEN_AT_START = 0.2
@@ -70,13 +71,13 @@ _OPEN_AT_START = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class RoundSchedule:
-    """The rounds of the benchmark: the days between two of them, the days ahead of their questions.
+    """The rounds of the benchmark: the days between two of them, and the fewest series that one asks about.
 
     Outcomes are published from ``published_after`` days after a round on.
     """
 
     interval: float = 28.0
-    horizons: tuple[float, ...] = (7.0, 30.0, 90.0, 180.0, 365.0)
+    least: int = 1
     published_after: float = 10.0
 
 
@@ -137,7 +138,7 @@ class _QuestionGenerator:
     def rounds(self, count: int) -> Iterator[QuestionDraft]:
         """Yield questions on series, each repeated in later rounds."""
         dues = [*_steps_between(FIRST_ROUND, LAST_OPENING, self.schedule.interval)]
-        a_round = max(1, round(count / len(dues)))
+        a_round = max(self.schedule.least, round(count / len(dues)))
         pool = [self._draw_subject(f"b{number:03d}", [*THEMES][number % len(THEMES)]) for number in range(2 * a_round)]
         # One more would be in the same round twice.
         for number in range(min(count, a_round * len(dues))):
@@ -153,7 +154,7 @@ class _QuestionGenerator:
     def _dated_question(
         self, plot: QuestionTemplate, slot: QuestionSlot, strip: PublishedSeries, due: float
     ) -> SimulatedQuestion:
-        last = due + self.schedule.horizons[-1]
+        last = due + HORIZONS[-1]
         written = write_texts(plot, slot, {"level": ""})
         since = self.calendar.date_text(due)
         return SimulatedQuestion(
@@ -171,7 +172,7 @@ class _QuestionGenerator:
             label=written.title,
             event_phrases={"": plot.event_phrase.format_map(slot.words)},
             series=series_name(slot),
-            horizons=tuple(due + ahead for ahead in self.schedule.horizons),
+            horizons=tuple(due + ahead for ahead in HORIZONS),
             tags=(slot.theme,),
         )
 

@@ -267,7 +267,9 @@ def _lasts(acts: Sequence[Fact], begins: str, ends: str, at: datetime) -> bool:
     """Say whether something that people began lasts at a moment, or ended just before."""
     for act in acts:
         if act["kind"] == begins and act["clock"] <= at + HEARD:
-            after = [one["clock"] for one in acts if one["kind"] == ends and one["clock"] > act["clock"]]
+            # A lock of one forecaster is not undone with that of all.
+            same = [one for one in acts if one["kind"] == ends and one.get("forecaster") == act.get("forecaster")]
+            after = [one["clock"] for one in same if one["clock"] > act["clock"]]
             if min(after, default=at) >= at - HEARD:
                 return True
     return False

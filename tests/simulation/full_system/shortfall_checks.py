@@ -45,7 +45,8 @@ AGAIN, MARKET_AGAIN = timedelta(minutes=10), timedelta(hours=1)
 _ORDERS = """
 select i.id, i.seq, i.ref, i.venue, i.account, i.mode, i.mode = 'paper' as paper, i.state, i.planned_at, i.changed_at,
   i.cost, i.order_body, i.predictions, i.event, i.creator, i.category,
-  (select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at
+  -- What was taken back may be at stake again.
+  (select case count(*) when 1 then min(r.seen_at) end from resolution r where r.ref = i.ref) as resolved_at
 from intent i where i.action = 'order' order by i.seq
 """
 _FILLS = """

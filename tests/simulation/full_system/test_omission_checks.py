@@ -137,6 +137,7 @@ LOCK = act("lock", -1.0, ref=REF, forecaster=None)
         ("locked: ada thinks", [], [LOCK], 0),
         ("locked: ada thinks", [], [LOCK, act("unlock", 0.0, ref=REF, forecaster=None)], 1),
         ("locked: ada thinks", [], [{**LOCK, "ref": "manifold:ship"}], 1),
+        ("locked: ada thinks", [], [LOCK, act("unlock", 0.0, ref=REF, forecaster="drifter")], 0),
         ("halted by STOP: ada", [], [act("stop file", -1.0)], 0),
         ("halted by STOP: ada", [], [act("halt", -1.0, venue="")], 0),
         ("halted by STOP: ada", [], [act("halt", -1.0, venue="manifold")], 1),

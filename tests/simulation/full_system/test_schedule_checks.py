@@ -14,7 +14,8 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REF = "manifold:lamp"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
-create table forecast (id, ref, forecaster, version, state, why, started_at, ended_at, made_at, revision);
+create table forecast (id, ref, forecaster, version, state, why, started_at, ended_at, made_at, revision,
+  forecast_only);
 create view latest_forecast as select * from forecast where state = 'done';
 create table question (ref, venue, batch, version, first_seen_at, closes_at);
 create table question_version (version, body);
@@ -57,6 +58,7 @@ def judge(folder: Path, rows: list[tuple[str, dict[str, Any]]], **facts: Any) ->
         (forecast(2.0), 0),
         (forecast(1.0, version="changed"), 0),
         (forecast(1.0, why="asked for"), 0),
+        (forecast(1.0, why="stale", forecast_only=1), 0),
         (forecast(1.0, forecaster="drifter_second"), 0),
     ],
 )
