@@ -312,7 +312,7 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         "mode": "live",
         "state": "HOME/state",
         "log": {"level": "error"},
-        "notifiers": {PAGER: {}},
+        "notifiers": {PAGER: {"level": "info"}},
         "alerts": {"every_s": PACES["requests"] * traits.pace},
         # Of the machine's own disk, whose free space is another in each run.
         "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB, "min_free_mb": 0},
@@ -348,7 +348,8 @@ def _venue_table(
 ) -> dict[str, Any]:
     settings = dict(environment_tables["settings"])
     if name == "manifold":
-        settings["order_lifetime_s"] = traits.lifetime_s
+        # Shallow markets are traded, too.
+        settings |= {"order_lifetime_s": traits.lifetime_s, "min_liquidity": 0.0}
     if name == "polymarket":
         settings |= {"min_volume": 0.0, "min_liquidity": 0.0}
         if traits.signs:

@@ -25,8 +25,6 @@ LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1), timedelta(seconds=2)
 FAILED_AGAIN = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 # Of the settings that nobody set.
 MIN_GAP_H, STALE_AFTER_H, CONCURRENCY, STEPS = 1.0, 72.0, 16, 10
-# Outcomes are known up to six hours before a close, and then nothing is forecast any more.
-KNOWN_EARLY = timedelta(hours=7)
 # Why a question is forecast at once: a person asked, or it is open again.
 ASKED = ("asked for", "its outcome was withdrawn")
 _FORECAST_RUNS = """
@@ -39,11 +37,6 @@ select q.ref, q.venue, v.body, (
 from question q join question_version v on v.version = q.version
 where q.first_seen_at < :late and q.closes_at > :now
   and not exists (select 1 from resolution r where r.ref = q.ref)
-"""
-_STALE = """
-select f.ref, f.forecaster, f.made_at, q.venue, q.closes_at, v.body from latest_forecast f
-join question q on q.ref = f.ref join question_version v on v.version = q.version
-where q.closes_at > :now and not exists (select 1 from resolution r where r.ref = q.ref)
 """
 _UNSCORED = """
 select p.forecast, p.target, r.kind, r.seen_at from prediction p join forecast f on f.id = p.forecast
@@ -91,7 +84,6 @@ class ScheduleChecks:
         """Say what was done too early, too often, or not at all."""
         yield from self._forecast_times()
         yield from self._left_out()
-        yield from self._stale()
         yield from self._unscored()
         yield from self._withdrawals()
         yield from self._calls()
@@ -139,22 +131,6 @@ class ScheduleChecks:
         """Say whether a question is, or was, left out by a word of its title."""
         title, tables = json.loads(row["body"])["title"], [config["venues"][row["venue"]] for config in self.configs]
         return any(word in title for table in tables for word in table.get("exclude", {}).get("words", ()))
-
-    def _stale(self) -> Iterator[str]:
-        """No forecast of an open question is older than the policy says, where its forecaster has an answer."""
-        age = timedelta(hours=max(*self._policy("stale_after_h", STALE_AFTER_H), *self._policy("min_gap_h", MIN_GAP_H)))
-        answering = {
-            name
-            for config in self.configs
-            for name, table in config.get("forecasters", {}).items()
-            if name.startswith("drifter") and not {"fails_share", "slips_share"} & table.get("settings", {}).keys()
-        }
-        for row in read_rows(self.ledger, _STALE, {"now": format_timestamp(self.now + KNOWN_EARLY)}):
-            due = parse_timestamp(row["made_at"]) + age
-            if self._is_excluded(row):
-                continue
-            if row["forecaster"] in answering and due < min(self._late("forecast"), parse_timestamp(row["closes_at"])):
-                yield f"schedule: the forecast of {row['ref']} by {row['forecaster']} is of {row['made_at']}, due {due}"
 
     def _unscored(self) -> Iterator[str]:
         """Each prediction is scored against each outcome once."""

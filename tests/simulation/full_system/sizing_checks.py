@@ -66,8 +66,13 @@ select count(*) as count from intent i where i.ref = :ref and i.account = :accou
 """
 # A reading holds until it is another one.
 _READINGS = """
-select at, cash, equity from account_reading
+select at, max(at, until) as until, cash, equity from account_reading
 where venue = :venue and account = :account and paper = :paper and at <= :planned_at and max(at, until) >= :since
+"""
+_SPENT = """
+select f.at, f.cash from fill f join intent i on i.id = f.intent
+where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper and i.seq < :seq and f.cash < 0
+  and f.at >= :since and f.at <= :planned_at
 """
 # What was sent before the pass began, and of which nobody knew anything while it planned. That an order which rests is
 # over is heard of later than that it was taken.
@@ -169,9 +174,16 @@ class SizingChecks:
             return
         [air] = read_rows(self.ledger, _IN_THE_AIR, values)
         cash = max(0.0, max(one["cash"] for one in readings) - air["cost"])
+        # What was bought since a reading, in the same pass too, is not free any more. Shares of the Kelly stake are
+        # of the cash before the pass, so that the order of its questions makes no difference.
+        spent = read_rows(self.ledger, _SPENT, values)
+        free = [
+            one["cash"] + sum(fill["cash"] for fill in spent if _is_after(fill["at"], one["until"])) for one in readings
+        ]
+        left = max(0.0, max(free) - air["cost"])
         what = f"{row['id']} of {row['planned_at']}"
-        if row["cost"] > cash + STAKE_SLACK:
-            yield f"orders: {what} costs {row['cost']:.2f}, {cash:.2f} are free and {air['cost']:.2f} under way"
+        if row["cost"] > left + STAKE_SLACK:
+            yield f"orders: {what} costs {row['cost']:.2f}, {left:.2f} are free and {air['cost']:.2f} under way"
         share = max(self.settings(row["venue"], "bankroll", "per_question", PER_QUESTION))
         equity = max(one["equity"] for one in readings)
         if share < 1.0 and row["cost"] > share * equity + STAKE_SLACK and row["state"] != "superseded":
@@ -237,6 +249,10 @@ class SizingChecks:
     def has_clock_moved(self, at: datetime) -> bool:
         """Say whether somebody set the clock near a moment, by that clock."""
         return any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves)
+
+
+def _is_after(at: str, until: str) -> bool:
+    return parse_timestamp(at) > parse_timestamp(until) + ONE_MOMENT
 
 
 def purchase(pool: tuple[float, float, float], leg: str, stake: float) -> tuple[float, float]:

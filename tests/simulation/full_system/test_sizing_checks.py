@@ -152,3 +152,12 @@ def test_a_purchase_costs_no_more_than_the_cash_that_nothing_else_may_take(
     )
     assert len(found) == count
     assert all("costs 8.00, 4.00 are free and 20.00 under way" in one for one in found)
+
+
+@pytest.mark.parametrize(("minutes", "count"), [(-2.0, 1), (-6.0, 0)])
+def test_what_was_bought_since_a_reading_is_not_free(tmp_path: Path, minutes: float, count: int) -> None:
+    other = ("intent", {**intent(1, minutes, cost=20.0)[1], "ref": "manifold:ship", "predictions": "{}"})
+    certain = ("intent", {**intent(2, cost=8.0)[1], "predictions": "{}"})
+    found = judge(tmp_path, other, bought(1, minutes, 50.0), reading(-5.0, 24.0), certain)
+    assert len(found) == count
+    assert all("costs 8.00, 4.00 are free" in one for one in found)
