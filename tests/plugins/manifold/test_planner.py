@@ -204,7 +204,8 @@ async def test_own_orders_are_not_met_and_opposite_ones_are_named_to_be_cancelle
         id="mine", contract="m1", leg=ContractSide.NO, side=OrderSide.BUY, limit=0.49, shares=200, reserves=90
     )
     venue = FakeMarketReader(binary(), [limit_bet("mine", "NO", 0.51)], {"owner-mine": 1e6})
-    found = await plan(venue, BinaryPrediction(0.7), account=account(500, orders=[mine]))
+    elsewhere = replace(mine, id="elsewhere", contract="m9")
+    found = await plan(venue, BinaryPrediction(0.7), account=account(500, orders=[mine, elsewhere]))
     assert order_of(found).cancels == ("mine",)
     assert ManifoldMarketState.from_json(found.market_state).orders == ()
 

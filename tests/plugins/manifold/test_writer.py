@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -237,6 +238,8 @@ async def test_mf_s8_where_one_answer_wins_own_orders_on_the_others_are_cancelle
     (old,) = [one for one in manifold.venue.state.bets.values() if one.user == manifold.ada.id and one.limit]
     await seal_and_submit(writer, question, order_of(market, answer=ann, amount=30.0, limit="0.60", option="Ann"), "i2")
     assert old.is_cancelled
+    listed = await writer.list_writes(manifold.clock.now() - timedelta(hours=1))
+    assert [one.contract for one in listed] == [f"{market.id}/{answer.id}" for answer in (bob, ann)]
 
 
 async def test_mf_s8_without_a_list_of_own_orders_nothing_is_bet(manifold: ManifoldFixture) -> None:
