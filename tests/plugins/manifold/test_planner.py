@@ -140,7 +140,8 @@ async def test_no_fill_is_beyond_the_belief(belief: float) -> None:
         ({"appetite": sizing(min_edge=0.2)}, "within 0.2"),
         ({"appetite": sizing(price_band=(0.51, 0.97))}, "outside the band"),
         ({"appetite": sizing(max_cost=0.5)}, "less than the minimum bet"),
-        ({"account": account(0.99)}, "less than the minimum bet"),
+        ({"account": account(0.99)}, "0.99 may be spent, less than the minimum bet"),
+        ({"account": account(-5.0)}, "0.00 may be spent, less than the minimum bet"),
         ({"account": account(2.0)}, "less than the minimum bet"),
         ({"account": account(orders=[resting(ContractSide.YES)])}, "already rests: own-yes"),
     ],
@@ -269,6 +270,13 @@ async def test_the_next_answer_is_taken_where_the_best_may_not_be_traded() -> No
     belief = ChoicePrediction({"Option a": 0.45, "Option b": 0.2, "Option c": 0.35})
     order = order_of(await plan(venue, belief, shape=THREE, appetite=sizing(price_band=(0.25, 0.75))))
     assert (order.contract, order.leg) == ("m2/b", ContractSide.NO)
+    # One that should be sold and may not, because an own order says so already, takes the turn of no other.
+    held = Position(contract="m2/b", leg=ContractSide.YES, shares=50, paid=10)
+    has = account(orders=[resting(ContractSide.NO, "m2/b")], positions=[held])
+    order = order_of(
+        await plan(venue, belief, shape=THREE, account=has, appetite=sizing(price_band=(0.25, 0.75), min_edge=0.01))
+    )
+    assert (order.contract, order.leg) == ("m2/a", ContractSide.NO)
 
 
 async def test_answers_that_changed_since_are_not_bet_on() -> None:
