@@ -111,6 +111,15 @@ def test_a_fraction_is_that_fraction_and_is_not_bet_twice(depth: float, belief: 
     assert second.trade.stake == pytest.approx(0.0, abs=0.5)
 
 
+def test_where_the_stake_moves_the_price_a_fraction_is_no_more_than_that_of_the_full_stake() -> None:
+    """A bettor with a quarter of the money would bet more than a quarter: the first part of a stake costs least."""
+    board = SimulatedMarket(pools={"": CpmmPool(100.0, 100.0)})
+    bankroll = KellyBankroll(cash=500.0)
+    full = full_kelly_stake(board, "", payoff_scenarios(bankroll, {"": 0.7}, ""), 500.0)
+    part = fractional_kelly_stake(board, "", bankroll, {"": 0.7}, share=0.25)
+    assert part.trade.stake == pytest.approx(0.25 * full.trade.stake)
+
+
 def test_who_holds_more_than_the_fraction_allows_holds() -> None:
     board = SimulatedMarket(pools={"": CpmmPool(1e6, 1e6)})
     bankroll = KellyBankroll(cash=500.0, held={"": HeldShares(yes=150.0)})
