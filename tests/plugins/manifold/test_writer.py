@@ -145,7 +145,7 @@ async def test_mf_s7_a_part_that_rests_is_success_and_no_second_bet(manifold: Ma
     assert bet.amount < 500.0
     (again,) = await writer.read_submissions(batch)
     assert (again.state, again.fills) == (IntentState.ACKED, receipt.fills)
-    assert len(manifold.asked("/v0/bet", "POST")) == 1
+    assert [one.path for one in manifold.asked("/v0/bet", "POST")] == ["/v0/bet", "/v0/bet/cancel/bet000001"]
 
 
 async def test_what_is_filled_later_is_added_to_what_was_filled_at_once(manifold: ManifoldFixture) -> None:
@@ -174,6 +174,17 @@ async def test_the_parts_of_a_bet_where_one_answer_wins_add_up_to_it(manifold: M
     assert -sum(fill.cash for fill in receipt.fills) == pytest.approx(10.0)
     assert sum(fill.shares for fill in receipt.fills) == pytest.approx(bet.shares)
     assert all(0.0 <= fill.price <= 1.0 and fill.shares > 0.0 for fill in receipt.fills)
+
+
+async def test_mf_s8_nothing_is_bet_while_an_own_opposite_order_cannot_be_cancelled(manifold: ManifoldFixture) -> None:
+    market = manifold.world.add_market()
+    question, writer = await manifold.question(market), manifold.writer()
+    await seal_and_submit(writer, question, order_of(market, amount=50.0, limit="0.55", leg=ContractSide.NO))
+    fault = FaultDetails(fault=RequestFault.ERROR_BEFORE, status=500)
+    manifold.venue.faults.schedule(fault, method="POST", path="/v0/bet/cancel")
+    _, receipt = await seal_and_submit(writer, question, order_of(market, amount=50.0, limit="0.60"), "i2")
+    assert (receipt.state, "could not be cancelled" in receipt.detail) == (IntentState.ABSENT, True)
+    assert [one.path for one in manifold.asked("/v0/bet", "POST")] == ["/v0/bet", "/v0/bet/cancel/bet000001"]
 
 
 async def test_mf_s8_own_opposite_orders_are_cancelled_before_a_bet(manifold: ManifoldFixture) -> None:
