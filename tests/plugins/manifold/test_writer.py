@@ -145,7 +145,7 @@ async def test_mf_s7_a_part_that_rests_is_success_and_no_second_bet(manifold: Ma
     assert bet.amount < 500.0
     (again,) = await writer.read_submissions(batch)
     assert (again.state, again.fills) == (IntentState.ACKED, receipt.fills)
-    assert [one.path for one in manifold.asked("/v0/bet", "POST")] == ["/v0/bet", "/v0/bet/cancel/bet000001"]
+    assert len(manifold.asked("/v0/bet", "POST")) == 1
 
 
 async def test_what_is_filled_later_is_added_to_what_was_filled_at_once(manifold: ManifoldFixture) -> None:
