@@ -213,6 +213,14 @@ async def test_mc_s8_groups_and_conditionals_have_one_comment_a_post(site: Metac
         assert heard.path != COMMENT or "included_forecast" not in json.loads(heard.body)
 
 
+async def test_mc_s8_a_question_alone_on_its_post_gets_each_comment(site: MetaculusFixture) -> None:
+    there = site.fake.world.add_question("Alone?")
+    for number, text in enumerate(("First.", "Second.")):
+        wanted = batch(remark(there, text, f"c{number}"), questions=(await asked(site, there),))
+        assert [one.state for one in await site.send(wanted)] == [ACKED]
+    assert [one.text for one in site.fake.state.comments.values()] == ["First.", "Second."]
+
+
 async def test_mc_s9_a_comment_is_cut_and_never_empty(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
     [sealed] = await site.writer.seal_requests(batch(remark(rain, "x" * 200_000)))
