@@ -101,6 +101,16 @@ async def test_mc_r2_a_redirect_of_a_write_is_not_followed_and_is_a_fault_of_our
     assert len(wire.sent) == 1
 
 
+@pytest.mark.parametrize("action", [IntentAction.FORECAST, IntentAction.WITHDRAW])
+async def test_only_a_withdrawal_takes_back_so_that_it_leaves_also_while_all_is_halted(
+    site: MetaculusFixture, action: IntentAction
+) -> None:
+    wire = FakeWriteClient(lambda _: HttpResponse(status=400))
+    sealed = await site.sealed(batch(intent(ref(site.fake.world.add_question()), action=action)))
+    await MetaculusWriter(site.settings, replace(site.place, wire=wire)).submit(sealed)
+    assert [one.is_cancellation for one in wire.sent] == [action is IntentAction.WITHDRAW]
+
+
 async def test_mc_s4_nothing_is_sealed_outside_of_the_window_or_without_leave(site: MetaculusFixture) -> None:
     world, now = site.fake.world, site.clock.now()
     later = world.add_question("Later?", open=now + timedelta(hours=1))
