@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from bot.api import ContractSide, HeldShares, KellyBankroll, PayoffScenarios, marginal_utility, payoff_scenarios
+from bot.api import ContractSide, KellyBankroll, PayoffScenarios, marginal_utility, payoff_scenarios
 from plugins.manifold.book_walk import PoolTakerOrder
 from plugins.manifold.cpmm import find_root
 from plugins.manifold.market_simulation import SimulatedMarket, SimulatedTrade
@@ -53,19 +53,15 @@ def fractional_kelly_stake(
 ) -> ManifoldKellyStake:
     """Return that share of the full stake, at most what a bettor with that bankroll share would hold.
 
-    Because of the second bound, planning twice plans nothing the second time. Shares held against the belief are sold
-    up to the second bound. A stake of 0 means: hold.
+    Because of the second bound, planning twice plans nothing the second time. A stake of 0 means: hold. Shares held
+    against the belief are sold before (``sales``).
     """
     prices = {name: pool.probability for name, pool in market.pools.items()}
     full = full_kelly_stake(market, answer, payoff_scenarios(bankroll, beliefs, answer), bankroll.cash)
     part = full_kelly_stake(
         market, answer, payoff_scenarios(bankroll.scaled_to_share(share, prices), beliefs, answer), bankroll.cash
     )
-    held = bankroll.held.get(answer, HeldShares())
-    against = held.no > held.yes if full.leg is ContractSide.YES else held.yes > held.no
-    stake = min(full.trade.stake * (1.0 if against else share), part.trade.stake)
-    if part.leg is not full.leg:
-        stake = 0.0
+    stake = min(full.trade.stake * share, part.trade.stake) if part.leg is full.leg else 0.0
     taker = PoolTakerOrder(leg=full.leg, stake=stake, limit=full.indifference_price)
     return ManifoldKellyStake(full.leg, market.simulate_trade(answer, taker), full.indifference_price)
 

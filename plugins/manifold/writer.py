@@ -337,7 +337,7 @@ class ManifoldWriter:
 
     async def _read_back(self, intent: Intent, sealed: Sequence[SealedRequest]) -> WriteReceipt:
         if intent.action is IntentAction.COMMENT:
-            found = await self._find_comment(intent)
+            found = await self._find_comment(intent, alone=False)
             return found or write_receipt(intent, IntentState.ABSENT, "no such comment on the market")
         if intent.order is None:
             return write_receipt(intent, IntentState.ABSENT, "it is not an order")
@@ -360,7 +360,7 @@ class ManifoldWriter:
         )
         return [parse_record(ManifoldBetRecord, row, record_name(row, "bet")) for row in rows]
 
-    async def _find_comment(self, intent: Intent, *, alone: bool = False) -> WriteReceipt | None:
+    async def _find_comment(self, intent: Intent, *, alone: bool) -> WriteReceipt | None:
         """Return the receipt of an existing comment; ``alone``: also refuse a second comment on the market."""
         market_id = split_contract(intent.ref.key)[0]
         rows = await self._client.comments(await self._account_reader.user_id(), market_id)

@@ -282,7 +282,7 @@ async def _refuse_intents(session: AccountSession, intents: Sequence[Intent], wh
 
 def _is_waiting_to_retry(item: IntentRow, row: BatchRow, now: datetime) -> bool:
     """Return whether the intent was sent and returned a short while ago."""
-    alone = row.comments or row.batch == item.intent.id
-    wait = RETRY_INTENT_AFTER if alone else RETRY_BATCH_AFTER
+    # A comment is a batch of its own too.
+    wait = RETRY_INTENT_AFTER if row.batch == item.intent.id else RETRY_BATCH_AFTER
     returned = item.state is IntentState.PLANNED and item.changed_at > item.planned_at
     return returned and now < item.changed_at + wait

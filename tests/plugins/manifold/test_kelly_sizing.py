@@ -111,14 +111,13 @@ def test_a_fraction_is_that_fraction_and_is_not_bet_twice(depth: float, belief: 
     assert second.trade.stake == pytest.approx(0.0, abs=0.5)
 
 
-def test_what_is_held_against_the_belief_is_given_up_beyond_the_fraction() -> None:
-    board = SimulatedMarket(pools={"": CpmmPool(1e6, 1e6)})
-    plain = fractional_kelly_stake(board, "", KellyBankroll(cash=500.0), {"": 0.6}, share=0.25)
-    turned = fractional_kelly_stake(
-        board, "", KellyBankroll(cash=500.0, held={"": HeldShares(no=100.0)}), {"": 0.6}, share=0.25
-    )
-    # Half the value of 100 NO shares is bought back, and then the bet itself.
-    assert turned.trade.stake == pytest.approx(plain.trade.stake + 50.0, rel=0.15)
+def test_where_the_stake_moves_the_price_a_fraction_is_no_more_than_that_of_the_full_stake() -> None:
+    """A bettor with a quarter of the money would bet more than a quarter: the first part of a stake costs least."""
+    board = SimulatedMarket(pools={"": CpmmPool(100.0, 100.0)})
+    bankroll = KellyBankroll(cash=500.0)
+    full = full_kelly_stake(board, "", payoff_scenarios(bankroll, {"": 0.7}, ""), 500.0)
+    part = fractional_kelly_stake(board, "", bankroll, {"": 0.7}, share=0.25)
+    assert part.trade.stake == pytest.approx(0.25 * full.trade.stake)
 
 
 def test_who_holds_more_than_the_fraction_allows_holds() -> None:
@@ -157,6 +156,16 @@ def test_limits_are_whole_percents_within_the_belief(
     leg: ContractSide, after: float, belief: float, limit: str
 ) -> None:
     assert limit_probability(leg, after=after, belief=belief) == Decimal(limit)
+
+
+@pytest.mark.parametrize(
+    ("leg", "after", "belief", "limit"),
+    [(ContractSide.YES, 0.9941, 0.996, "0.99"), (ContractSide.NO, 0.0059, 0.004, "0.01")],
+)
+def test_a_limit_in_tenths_of_a_percent_stays_within_what_the_venue_takes(
+    leg: ContractSide, after: float, belief: float, limit: str
+) -> None:
+    assert limit_probability(leg, after=after, belief=belief, step=Decimal("0.001")) == Decimal(limit)
 
 
 @given(leg=st.sampled_from(list(ContractSide)), after=st.floats(0.001, 0.999), belief=st.floats(0.001, 0.999))

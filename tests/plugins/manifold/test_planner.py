@@ -140,7 +140,8 @@ async def test_no_fill_is_beyond_the_belief(belief: float) -> None:
         ({"appetite": sizing(min_edge=0.2)}, "within 0.2"),
         ({"appetite": sizing(price_band=(0.51, 0.97))}, "outside the band"),
         ({"appetite": sizing(max_cost=0.5)}, "less than the minimum bet"),
-        ({"account": account(0.99)}, "less than the minimum bet"),
+        ({"account": account(0.99)}, "0.99 may be spent, less than the minimum bet"),
+        ({"account": account(-5.0)}, "0.00 may be spent, less than the minimum bet"),
         ({"account": account(2.0)}, "less than the minimum bet"),
         ({"account": account(orders=[resting(ContractSide.YES)])}, "already rests: own-yes"),
     ],
@@ -204,7 +205,8 @@ async def test_own_orders_are_not_met_and_opposite_ones_are_named_to_be_cancelle
         id="mine", contract="m1", leg=ContractSide.NO, side=OrderSide.BUY, limit=0.49, shares=200, reserves=90
     )
     venue = FakeMarketReader(binary(), [limit_bet("mine", "NO", 0.51)], {"owner-mine": 1e6})
-    found = await plan(venue, BinaryPrediction(0.7), account=account(500, orders=[mine]))
+    elsewhere = replace(mine, id="elsewhere", contract="m9")
+    found = await plan(venue, BinaryPrediction(0.7), account=account(500, orders=[mine, elsewhere]))
     assert order_of(found).cancels == ("mine",)
     assert ManifoldMarketState.from_json(found.market_state).orders == ()
 
@@ -268,6 +270,13 @@ async def test_the_next_answer_is_taken_where_the_best_may_not_be_traded() -> No
     belief = ChoicePrediction({"Option a": 0.45, "Option b": 0.2, "Option c": 0.35})
     order = order_of(await plan(venue, belief, shape=THREE, appetite=sizing(price_band=(0.25, 0.75))))
     assert (order.contract, order.leg) == ("m2/b", ContractSide.NO)
+    # One that should be sold and may not, because an own order says so already, takes the turn of no other.
+    held = Position(contract="m2/b", leg=ContractSide.YES, shares=50, paid=10)
+    has = account(orders=[resting(ContractSide.NO, "m2/b")], positions=[held])
+    order = order_of(
+        await plan(venue, belief, shape=THREE, account=has, appetite=sizing(price_band=(0.25, 0.75), min_edge=0.01))
+    )
+    assert (order.contract, order.leg) == ("m2/a", ContractSide.NO)
 
 
 async def test_answers_that_changed_since_are_not_bet_on() -> None:

@@ -134,13 +134,25 @@ async def closed(venue: FakeMarketReader, position: Position) -> OrderPlan:
     return await ManifoldPlanner(venue).plan_closing(closing(position))
 
 
-async def test_a_position_is_closed_whole_with_a_limit_a_little_below_the_market() -> None:
-    order = order_of(await closed(FakeMarketReader(POOL), holds(400)))
-    board = ManifoldMarketState.from_api(POOL, [], read_at=NOW).simulated_market()
-    bought = board.simulate_trade("", PoolTakerOrder(leg=ContractSide.NO, shares=400.0))
-    assert order.shares == 400
+@pytest.mark.parametrize(("leg", "other"), [(ContractSide.YES, ContractSide.NO), (ContractSide.NO, ContractSide.YES)])
+async def test_a_position_is_closed_whole_with_a_limit_a_little_below_the_market(
+    leg: ContractSide, other: ContractSide
+) -> None:
+    """A pool where YES is at one quarter; selling a leg is buying the other one, each pair being worth 1."""
+    pool = binary(pool={"YES": 3000.0, "NO": 1000.0})
+    order = order_of(await closed(FakeMarketReader(pool), holds(400, leg)))
+    board = ManifoldMarketState.from_api(pool, [], read_at=NOW).simulated_market()
+    bought = board.simulate_trade("", PoolTakerOrder(leg=other, shares=400.0))
+    last = bought.marginal_price if leg is ContractSide.YES else 1.0 - bought.marginal_price
+    assert (order.shares, order.edge) == (400, 0.0)
     assert order.expected == pytest.approx((400 - bought.stake) / 400)
-    assert bought.marginal_price - 0.03 < order.limit < bought.marginal_price
+    assert order.limit == pytest.approx(last - 0.02)
+
+
+async def test_what_is_held_of_another_market_is_neither_sold_nor_counted() -> None:
+    has = account(500.0, [holds(50, contract="m2")])
+    order = order_of(await plan(FakeMarketReader(POOL), BinaryPrediction(0.3), account=has))
+    assert order == order_of(await plan(FakeMarketReader(POOL), BinaryPrediction(0.3)))
 
 
 @pytest.mark.parametrize("leg", [ContractSide.YES, ContractSide.NO])
@@ -182,7 +194,15 @@ async def test_a_market_that_has_not_moved_keeps_no_sale_back(shares: float) -> 
     order = order_of(await closed(FakeMarketReader(deep), holds(shares)))
     state = ManifoldMarketState.from_api(deep, [], read_at=NOW)
     assert sale_price_objection(state, order) is None
+    assert sale_price_objection(state, replace(order, limit=order.expected)) is None
     assert "less than the limit" in str(sale_price_objection(state, replace(order, limit=order.expected + 0.001)))
+
+
+async def test_a_pool_that_a_sale_against_the_belief_would_drain_is_left_alone() -> None:
+    # With a weight of 0.9 the price is 0.03 only when nearly all NO is gone.
+    thin = binary(pool={"YES": 1, "NO": 5}, p=0.9)
+    found = await plan(FakeMarketReader(thin), BinaryPrediction(0.03), account=account(1e6, [holds(1e6)]))
+    assert (found.order, found.why) == (None, "the pool is too small")
 
 
 async def test_what_cannot_be_sold_says_why() -> None:

@@ -234,6 +234,7 @@ def test_a_sale_is_sent_within_half_a_minute_and_a_bet_until_shortly_before_its_
     ("state", "left"),
     [
         ({}, 30.0),
+        ({"amount": 49.5}, 0.5),
         ({"amount": 50.0}, 0.0),
         ({"amount": 50.5}, 0.0),
         ({"isFilled": True}, 0.0),
@@ -297,6 +298,7 @@ def test_a_refusal_is_for_the_one_who_can_mend_its_cause(
 ) -> None:
     verdict = write_verdict(HttpResponse(status=status, body=json.dumps(fields).encode()))
     assert (verdict.state, verdict.responsible) == (IntentState.REFUSED, responsible)
+    assert ('[{"field": "amount"}]' in verdict.detail) is ("details" in fields)
 
 
 @pytest.mark.parametrize("text", ["a" * 8_001, "é" * 3_300, "a\n" * 330, "short"])
@@ -312,6 +314,15 @@ def test_a_long_comment_is_cut_to_what_the_venue_renders(text: str) -> None:
     assert text.startswith(kept)
     # No more is cut than is needed.
     assert len(kept) >= 0.9 * min(len(text.strip()), 8_000, 3_150) or rendered > 0.85 * MAX_RENDERED_CHARS
+
+
+@pytest.mark.parametrize(("end", "is_whole"), [("aa", True), ("aaa", False)])
+def test_a_comment_that_just_fits_is_not_cut(end: str, *, is_whole: bool) -> None:
+    # Two quotation marks, six characters for each letter with an accent, and sixty for the line: 19,000 with two more.
+    text = "é" * ((19_000 - 60 - 2 - 2) // 6) + end
+    asked = replace(INTENT, action=IntentAction.COMMENT, order=None, text=text)
+    body = json.loads(seal_comment(asked, ManifoldSettings(comments=True), made_ms=MADE_MS).body)
+    assert body["markdown"].startswith(f"{text}\n\n") is is_whole
 
 
 @pytest.mark.parametrize(

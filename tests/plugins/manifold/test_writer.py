@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -175,6 +176,17 @@ async def test_the_parts_of_a_bet_where_one_answer_wins_add_up_to_it(manifold: M
     assert all(0.0 <= fill.price <= 1.0 and fill.shares > 0.0 for fill in receipt.fills)
 
 
+async def test_mf_s8_nothing_is_bet_while_an_own_opposite_order_cannot_be_cancelled(manifold: ManifoldFixture) -> None:
+    market = manifold.world.add_market()
+    question, writer = await manifold.question(market), manifold.writer()
+    await seal_and_submit(writer, question, order_of(market, amount=50.0, limit="0.55", leg=ContractSide.NO))
+    fault = FaultDetails(fault=RequestFault.ERROR_BEFORE, status=500)
+    manifold.venue.faults.schedule(fault, method="POST", path="/v0/bet/cancel")
+    _, receipt = await seal_and_submit(writer, question, order_of(market, amount=50.0, limit="0.60"), "i2")
+    assert (receipt.state, "could not be cancelled" in receipt.detail) == (IntentState.ABSENT, True)
+    assert [one.path for one in manifold.asked("/v0/bet", "POST")] == ["/v0/bet", "/v0/bet/cancel/bet000001"]
+
+
 async def test_mf_s8_own_opposite_orders_are_cancelled_before_a_bet(manifold: ManifoldFixture) -> None:
     market = manifold.world.add_market()
     question, writer = await manifold.question(market), manifold.writer()
@@ -237,6 +249,8 @@ async def test_mf_s8_where_one_answer_wins_own_orders_on_the_others_are_cancelle
     (old,) = [one for one in manifold.venue.state.bets.values() if one.user == manifold.ada.id and one.limit]
     await seal_and_submit(writer, question, order_of(market, answer=ann, amount=30.0, limit="0.60", option="Ann"), "i2")
     assert old.is_cancelled
+    listed = await writer.list_writes(manifold.clock.now() - timedelta(hours=1))
+    assert [one.contract for one in listed] == [f"{market.id}/{answer.id}" for answer in (bob, ann)]
 
 
 async def test_mf_s8_without_a_list_of_own_orders_nothing_is_bet(manifold: ManifoldFixture) -> None:

@@ -112,6 +112,8 @@ async def test_a_comment_is_about_the_answer_of_its_question_and_a_market_gets_o
         receipts += await writer.submit(batch)
     assert [one.state for one in receipts] == [IntentState.ACKED, IntentState.REFUSED]
     assert receipts[1].detail == "the market already has a comment of this bot"
+    # That another one is there says nothing about whether this one arrived.
+    assert [one.state for one in await writer.read_submissions(batch)] == [IntentState.ABSENT]
     [comment] = manifold.venue.state.comments.values()
     assert comment.answer == market.answers[0].id
     assert manifold.venue.state.users[manifold.ada.id].balance == pytest.approx(999.0)
@@ -189,6 +191,8 @@ async def test_the_writes_of_an_account_are_its_bets_and_sales_and_no_pairs_that
     assert bet == f"a bet of 50 mana on YES of market {market.id}"
     assert against == f"a bet of 20 mana on NO of market {market.id}"
     assert sale == f"a sale of {receipts[2].fills[0].cash:g} mana on YES of market {market.id}"
+    manifold.clock.advance_without_waking(3600)
+    assert await writer.list_writes(manifold.clock.now()) == []
 
 
 async def test_a_position_is_marked_at_what_its_sale_would_bring(manifold: ManifoldFixture) -> None:

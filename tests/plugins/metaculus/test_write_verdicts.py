@@ -65,7 +65,8 @@ def test_refused_comments(shared: Path, name: str, who: ResponsibleParty) -> Non
     [
         (200, IntentState.UNKNOWN, ResponsibleParty.NOBODY),
         (202, IntentState.UNKNOWN, ResponsibleParty.NOBODY),
-        (301, IntentState.REFUSED, ResponsibleParty.DEVELOPER),
+        (300, IntentState.REFUSED, ResponsibleParty.DEVELOPER),
+        (399, IntentState.REFUSED, ResponsibleParty.DEVELOPER),
         (400, IntentState.REFUSED, ResponsibleParty.DEVELOPER),
         (403, IntentState.ABSENT, ResponsibleParty.OPERATOR),
         (404, IntentState.REFUSED, ResponsibleParty.NOBODY),

@@ -101,6 +101,16 @@ async def test_mc_r2_a_redirect_of_a_write_is_not_followed_and_is_a_fault_of_our
     assert len(wire.sent) == 1
 
 
+@pytest.mark.parametrize("action", [IntentAction.FORECAST, IntentAction.WITHDRAW])
+async def test_only_a_withdrawal_takes_back_so_that_it_leaves_also_while_all_is_halted(
+    site: MetaculusFixture, action: IntentAction
+) -> None:
+    wire = FakeWriteClient(lambda _: HttpResponse(status=400))
+    sealed = await site.sealed(batch(intent(ref(site.fake.world.add_question()), action=action)))
+    await MetaculusWriter(site.settings, replace(site.place, wire=wire)).submit(sealed)
+    assert [one.is_cancellation for one in wire.sent] == [action is IntentAction.WITHDRAW]
+
+
 async def test_mc_s4_nothing_is_sealed_outside_of_the_window_or_without_leave(site: MetaculusFixture) -> None:
     world, now = site.fake.world, site.clock.now()
     later = world.add_question("Later?", open=now + timedelta(hours=1))
@@ -211,6 +221,14 @@ async def test_mc_s8_groups_and_conditionals_have_one_comment_a_post(site: Metac
         assert [one.text for one in found] == [f"Of {first.title}"]
     for heard in site.fake.requests:
         assert heard.path != COMMENT or "included_forecast" not in json.loads(heard.body)
+
+
+async def test_mc_s8_a_question_alone_on_its_post_gets_each_comment(site: MetaculusFixture) -> None:
+    there = site.fake.world.add_question("Alone?")
+    for number, text in enumerate(("First.", "Second.")):
+        wanted = batch(remark(there, text, f"c{number}"), questions=(await asked(site, there),))
+        assert [one.state for one in await site.send(wanted)] == [ACKED]
+    assert [one.text for one in site.fake.state.comments.values()] == ["First.", "Second."]
 
 
 async def test_mc_s9_a_comment_is_cut_and_never_empty(site: MetaculusFixture) -> None:

@@ -15,10 +15,14 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.language_models import ModelCompletion, Prompt, SamplingSettings, TokenPrice
+from bot.llm.call_records import PromptDocumentCache, RequestRecord
+from bot.llm.calls import ModelCallRequest
+from bot.llm.deadline import RequestDeadline
+from bot.llm.pricing import ModelPrice
 from bot.llm.providers import describe_foreign_error, is_busy, may_be_billed
 from bot.testing.models import ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
-from tests.unit.llm.gateway_fixture import MAIN, inquiry, rows, section, two
+from tests.unit.llm.gateway_fixture import MAIN, PRICE, inquiry, rows, section, two
 
 NOT_SHOWN = "sk-nobody-may-see-this"
 ADDRESS = f"https://models.example/v1?key={NOT_SHOWN}"
@@ -115,6 +119,26 @@ async def test_an_answer_that_is_none_is_told_without_what_is_in_it(open_rig: Op
         with pytest.raises(MalformedDataError, match=r"does not have the documented form \(") as caught:
             await rig.gateway.ask(inquiry(), deadline_s=60)
         assert NOT_SHOWN not in f"{caught.value} {rig.rows('detail')}"
+
+
+async def test_an_error_of_no_provider_is_on_record_without_its_text(open_rig: OpenRig) -> None:
+    parts = PromptDocumentCache().prompt_documents(inquiry().prompt)
+    record = RequestRecord(
+        model=MAIN,
+        messages=tuple(part.digest for part in parts.messages),
+        offer=parts.options.digest,
+        sampling=SamplingSettings(max_tokens=1000, temperature=None, effort=None, seed=None),
+    )
+    request = ModelCallRequest(
+        model_request=inquiry(), model=MAIN, record=record, documents=parts, digest=record.digest
+    )
+    price = ModelPrice(tokens=PRICE, is_configured=False)
+    async with open_rig() as rig:
+        deadline = RequestDeadline(role_s=9.0, caller_s=9.0)
+        call = await rig.gateway.accounting.open_call(request, price, deadline)
+        await call.record_start()
+        await call.record_failure(LookupError(NOT_SHOWN))
+        assert rig.rows("state, detail, cost_usd") == [("failed", "LookupError", 0.0)]
 
 
 async def test_an_errand_that_fails_is_logged_without_what_a_library_says(
