@@ -275,7 +275,8 @@ def _record_questions(
     with kept_score_totals(database, {question.ref for question, _ in changed_versions}):
         store_versions(database, changed_versions, seen_at)
     if by_writer:
-        database.execute(_SET_READ_BY_WRITER, [seen_at, to_json_list(question.ref for question, _ in changed_versions)])
+        # Also where a list had shown this version before: another list may be older.
+        database.execute(_SET_READ_BY_WRITER, [seen_at, refs])
     store_labels(
         database, [one for one in questions if labels.get(str(one.ref), question_labels(one)) != question_labels(one)]
     )

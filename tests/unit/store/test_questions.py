@@ -52,6 +52,21 @@ async def test_a_text_that_returns_to_an_old_version_adds_none(ledger_fixture: L
     assert len(ledger_fixture.rows("select * from question_version")) == 2
 
 
+@pytest.mark.parametrize("is_listed", [False, True], ids=["the writer alone", "a list before it"])
+async def test_a_list_older_than_the_writer_s_reading_does_not_bring_the_old_text_back(
+    ledger_fixture: LedgerFixture, is_listed: bool
+) -> None:
+    old, questions = await ledger_fixture.ask(), ledger_fixture.ledger.questions
+    new = replace(old, title="Will it rain in July?")
+    if is_listed:
+        await questions.record([new], seen_at=NOON)
+    await questions.record([new], seen_at=NOON + timedelta(minutes=1), by_writer=True)
+    lagging = await questions.record([old], seen_at=NOON + timedelta(minutes=2))
+    assert lagging == UpsertResult(same=1, outdated=frozenset({old.ref}))
+    assert (await questions.get(old.ref)).title == new.title
+    assert await questions.record([old], seen_at=NOON + timedelta(hours=2)) == UpsertResult(changed=1)
+
+
 async def test_prices_are_added_only_when_they_move(ledger_fixture: LedgerFixture) -> None:
     for price, hour in ((0.2, 1), (0.2, 2), (0.3, 3), (0.2, 4)):
         await ledger_fixture.ask(

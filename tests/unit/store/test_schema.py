@@ -66,7 +66,6 @@ PLANS = {
     model_calls.SPENDING_OF_SCOPE.replace("?", "'x'"): "model_call_by_scope",
     "select 1 from model_call where at >= '2026' order by at": "model_call_by_time",
     "select 1 from model_call where forecaster = 'x' order by at desc limit 9": "model_call_by_forecaster",
-    "select 1 from model_call where ref = 'x' and at >= '2026'": "model_call_by_question",
     "select 1 from model_performance where model = 'x' and at > '2026' order by at desc, id desc": (
         "model_performance_by_model"
     ),
