@@ -54,7 +54,7 @@ async def test_a_text_that_returns_to_an_old_version_adds_none(ledger_fixture: L
 
 @pytest.mark.parametrize("is_listed", [False, True], ids=["the writer alone", "a list before it"])
 async def test_a_list_older_than_the_writer_s_reading_does_not_bring_the_old_text_back(
-    ledger_fixture: LedgerFixture, is_listed: bool
+    ledger_fixture: LedgerFixture, *, is_listed: bool
 ) -> None:
     old, questions = await ledger_fixture.ask(), ledger_fixture.ledger.questions
     new = replace(old, title="Will it rain in July?")
