@@ -27,7 +27,8 @@ class CostEstimateSource(Protocol):
 class CostCheck:
     """The cost estimates, the dollars a day above which a person is asked, and whether one agreed to this run.
 
-    Forecasts that were begun without agreement count all day (UTC): many small passes cost as much as one large one.
+    Forecasts that this process began without agreement count all day (UTC): many small passes cost as much as one large
+    one. A new process counts from zero.
     ``budget_warnings`` says which budgets are too small; it is called once, when prices are first needed.
     """
 
