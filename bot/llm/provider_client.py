@@ -146,15 +146,20 @@ class ProviderClient:
     async def _attempt(self, call: ModelCall, server: ServerState, deadline: RequestDeadline) -> ModelCompletion:
         while True:
             await server.wait_until_ready(deadline)
-            # Before it waits for a slot: no slot is idle while the disk is waited for.
-            await call.record_start()
             asked = call.request.model_request
             async with self.queue.request_slot(
                 call.request.model, scope=asked.charge.scope, urgency=asked.urgency
             ) as queue:
-                permit = server.acquire_permit() if server.is_ready else None
+                permit = await self._acquire_permit(call, server)
                 if permit is not None:
                     return await self._send_in_slot(call, queue, server, permit, deadline=deadline)
+
+    async def _acquire_permit(self, call: ModelCall, server: ServerState) -> BreakerPermit | None:
+        """Record the start of a call and return permission to send it, or None if the server became unavailable."""
+        if not server.is_ready:
+            return None
+        await call.record_start()
+        return server.acquire_permit()
 
     def _gives_up(self, call: ModelCall, failures: int, deadline: RequestDeadline) -> bool:
         if deadline.has_alternative():

@@ -93,22 +93,3 @@ def test_a_setting_bounds_the_questions_and_one_is_always_under_way(path: Path) 
     assert (log.ended, log.most, provider.max_running) == ([0, 1, 2], 2, 1)
     log, _ = run_questions(path, 6, permitted=100, most=2)
     assert log.most == 2
-
-
-def test_a_call_is_on_record_while_it_waits_for_its_slot(path: Path) -> None:
-    tracker = LedgerWriteTracker()
-
-    async def main(clock: VirtualClock) -> tuple[int, int, int]:
-        prime = ScriptedModelProvider(turns=[SlowAnswer(ANSWER_S, text_completion("yes"))], clock=clock)
-        llms = {"prime": prime, "other": ScriptedModelProvider()}
-        plan = section(providers={"prime": {"concurrency": 1}})
-        async with open_rig(path, clock, section=plan, llms=llms, busy=tracker) as rig:
-            async with asyncio.TaskGroup() as group:
-                for text in ("a", "b"):
-                    group.create_task(rig.gateway.ask(inquiry(text), deadline_s=100))
-                await clock.sleep(ANSWER_S / 2)
-                waiting = len(prime.requests), len(rig.rows("id"))
-            return *waiting, len(prime.requests)
-
-    # The slot of the first answer is not idle while the disk is waited for; nothing was sent before it was on record.
-    assert run_in_virtual_time(main, start=NOON, busy=tracker) == (1, 2, 2)
