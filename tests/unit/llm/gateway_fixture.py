@@ -79,11 +79,11 @@ def inquiry(
 class LedgerWriteTracker:
     """Writes of a ledger on their way: a virtual clock stands still while there are any.
 
-    While ``full``, the disk takes none.
+    ``begun`` counts all that ever were. While ``full``, the disk takes none.
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.begun = 0
         self.full = False
 
     def __call__(self) -> bool:
@@ -113,6 +113,7 @@ class _TrackedRuns:
             message = "the disk is full"
             raise StoreError(message)
         self.busy.count += 1
+        self.busy.begun += 1
         writing = asyncio.ensure_future(self.inner.run(work))
         writing.add_done_callback(self._ended)
         return await asyncio.shield(writing)

@@ -283,7 +283,8 @@ async def test_who_gives_up_before_a_lost_request_is_repeated_pays_for_the_lost_
         asking = asyncio.create_task(rig.gateway.ask(inquiry(), deadline_s=60))
         await rig.prime.first_request.wait()
         # The next thing that is written, after a wait, is that the reply was lost.
-        while not tracker.count:
+        begun = tracker.begun
+        while tracker.begun == begun:
             await clock.advance(0.05)
         asking.cancel()
         await asyncio.wait([asking])
