@@ -79,11 +79,12 @@ def inquiry(
 class LedgerWriteTracker:
     """Writes of a ledger on their way: a virtual clock stands still while there are any.
 
-    ``begun`` counts all that ever were. While ``full``, the disk takes none.
+    ``begun`` is set when one begins. While ``full``, the disk takes none.
     """
 
     def __init__(self) -> None:
-        self.count = self.begun = 0
+        self.count = 0
+        self.begun = asyncio.Event()
         self.full = False
 
     def __call__(self) -> bool:
@@ -113,7 +114,7 @@ class _TrackedRuns:
             message = "the disk is full"
             raise StoreError(message)
         self.busy.count += 1
-        self.busy.begun += 1
+        self.busy.begun.set()
         writing = asyncio.ensure_future(self.inner.run(work))
         writing.add_done_callback(self._ended)
         return await asyncio.shield(writing)

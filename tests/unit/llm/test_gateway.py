@@ -283,11 +283,12 @@ async def test_who_gives_up_before_a_lost_request_is_repeated_pays_for_the_lost_
         asking = asyncio.create_task(rig.gateway.ask(inquiry(), deadline_s=60))
         await rig.prime.first_request.wait()
         # The next thing that is written, after a wait, is that the reply was lost.
-        begun = tracker.begun
-        while tracker.begun == begun:
-            await clock.advance(0.05)
+        tracker.begun.clear()
+        passing = asyncio.create_task(clock.advance(60.0))
+        await tracker.begun.wait()
         asking.cancel()
-        await asyncio.wait([asking])
+        passing.cancel()
+        await asyncio.wait([asking, passing])
         await rig.settled()
         ((state, cost_usd, worst_usd),) = rig.rows("state, cost_usd, worst_usd")
         assert (state, cost_usd, rig.purse_usd, len(rig.prime.requests)) == ("failed", worst_usd, worst_usd, 1)
