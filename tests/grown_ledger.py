@@ -16,7 +16,6 @@ from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
-from bot.store.cost_totals import fill_cost_totals
 from bot.store.documents import compress_document
 from bot.store.evidence import evidence_path
 from bot.store.ledger import open_ledger
@@ -151,14 +150,19 @@ def grow_ledger(path: Path, questions: int) -> GrownLedger:
             if file == path:
                 filled = Database(database, recursive_triggers=False, execute_plugins=False)
                 fill_score_totals(filled)
-                fill_cost_totals(filled, until=f"{NOW:%Y-%m-%d}")
             database.execute("pragma wal_checkpoint(truncate)")
+    asyncio.run(_sum_costs(path))
     return grown
 
 
 async def _make_empty(path: Path) -> None:
     async with open_ledger(path, now=NOW):
         pass
+
+
+async def _sum_costs(path: Path) -> None:
+    async with open_ledger(path, now=NOW) as ledger:
+        await ledger.calls.sum_finished_days(now=NOW)
 
 
 async def _templates(path: Path) -> dict[str, object]:

@@ -21,6 +21,8 @@ from bot.store.serialization import format_timestamp
 
 # So long after its end a day gets no more calls: they have the time at which they were asked for.
 SETTLED_AFTER = timedelta(hours=1)
+# So many days are summed in one write, where a ledger has years of them.
+_DAYS_A_WRITE = timedelta(days=31)
 _SUMS = (
     *("calls", "answered", "failed", "attempts", "asked", "tokens_in", "tokens_cached", "tokens_out", "unanswered"),
     *("cost_usd", "latency_s", "unanswered_usd"),
@@ -106,14 +108,13 @@ _SELECT_UNANSWERED = f"select total(unanswered), total(unanswered_usd) from {_AL
 # The day after the last one that is summed.
 _SUMMED_UNTIL = "select coalesce(date(max(day), '+1 day'), '') from cost_day"
 _FIRST_CALL = "select min(at) from model_call where at >= ?"
-_IS_RUNNING = "select exists (select 1 from model_call where state = 'reserved' and at < ?)"
+_FIRST_RUNNING = "select min(at) from model_call where state = 'reserved'"
 _INSERT_DAY = f"insert into cost_day values ({', '.join('?' * (5 + len(_SUMS)))})"
 _INSERT_FORECASTS = "insert into cost_forecasts values (?, ?, ?, ?, ?)"
 _DELETE_FROM_DAY = (
     "delete from cost_day where day >= substr(:at, 1, 10)",
     "delete from cost_forecasts where day >= substr(:at, 1, 10)",
 )
-_FILL_TABLES = (f"insert into cost_day {_SUM_CALLS}", f"insert into cost_forecasts {_COUNT_FORECASTS}")
 # Later than all times.
 _END = "a"
 # Reads each call: costs by question, and costs since a moment within a day.
@@ -210,11 +211,11 @@ def read_unanswered_costs(database: Database, since: datetime | None) -> Unanswe
 
 
 async def sum_finished_days(writer: TransactionRunner, readers: TransactionRunner, *, now: datetime) -> int:
-    """Sum the days that are over and whose calls have all ended, each in one write; return how many."""
+    """Sum the days that are over and whose calls have all ended; return how many days with calls."""
     count = 0
-    while rows := await readers.run(lambda database: _sum_next_day(database, now - SETTLED_AFTER)):
-        await writer.run(lambda database, rows=rows: _insert_day(database, *rows))  # type: ignore[misc]
-        count += 1
+    while (rows := await readers.run(lambda database: _sum_next_days(database, now - SETTLED_AFTER))) is not None:
+        await writer.run(lambda database, rows=rows: _insert_days(database, *rows))  # type: ignore[misc]
+        count += len({day for day, *_ in rows[0]})
     return count
 
 
@@ -222,12 +223,6 @@ def forget_cost_totals(database: Database, *, at: str) -> None:
     """Delete the sums of the day of a late call and of all later days: they are made again."""
     for statement in _DELETE_FROM_DAY:
         database.execute(statement, {"at": at})
-
-
-def fill_cost_totals(database: Database, *, until: str) -> None:
-    """Fill the empty tables from the calls before that day."""
-    for statement in _FILL_TABLES:
-        database.execute(statement, {"begin": "", "end": until})
 
 
 def _is_start_of_day(at: datetime | None) -> bool:
@@ -245,20 +240,21 @@ def _period(database: Database, since: datetime | None) -> dict[str, str]:
     return {"since": day, "begin": max(day, summed_until), "end": _END}
 
 
-def _sum_next_day(database: Database, before: datetime) -> tuple[list[Any], list[Any]] | None:
+def _sum_next_days(database: Database, before: datetime) -> tuple[list[Any], list[Any]] | None:
+    """Return the rows of the next days, the first of which has calls; None where none is over before that time."""
     (summed_until,) = database.execute(_SUMMED_UNTIL).fetchone()
     (first,) = database.execute(_FIRST_CALL, [summed_until]).fetchone()
     if first is None:
         return None
-    begin = datetime.fromisoformat(first[:10]).replace(tzinfo=UTC)
-    end = begin + timedelta(days=1)
-    if end > before or database.execute(_IS_RUNNING, [format_timestamp(end)]).fetchone()[0]:
+    (running,) = database.execute(_FIRST_RUNNING).fetchone()
+    most = datetime.fromisoformat(first[:10]).replace(tzinfo=UTC) + _DAYS_A_WRITE
+    days = {"begin": first[:10], "end": min(format_timestamp(min(most, before)), running or _END)[:10]}
+    if days["end"] <= days["begin"]:
         return None
-    day = {"begin": first[:10], "end": format_timestamp(end)[:10]}
-    return database.execute(_SUM_CALLS, day).fetchall(), database.execute(_COUNT_FORECASTS, day).fetchall()
+    return database.execute(_SUM_CALLS, days).fetchall(), database.execute(_COUNT_FORECASTS, days).fetchall()
 
 
-def _insert_day(database: Database, sums: Sequence[Any], forecasts: Sequence[Any]) -> None:
+def _insert_days(database: Database, sums: Sequence[Any], forecasts: Sequence[Any]) -> None:
     database.conn.executemany(_INSERT_DAY, sums)
     database.conn.executemany(_INSERT_FORECASTS, forecasts)
 

@@ -514,7 +514,8 @@ def add_score_totals(database: Database) -> None:
 
 @MIGRATIONS(name="0003_cost_totals")
 def add_cost_totals(database: Database) -> None:
-    """Add costs of model calls by day, which a job sums, and drop an index that nothing reads."""
+    """Add costs of model calls by day, which a job sums, and drop indexes that nothing reads."""
     for statement in COST_TOTAL_TABLES:
         database.execute(statement)
-    database.execute("drop index model_call_by_question")
+    for index in ("model_call_by_question", "model_call_unanswered"):
+        database.execute(f"drop index {index}")
