@@ -216,14 +216,12 @@ class ReaderPool:
 
 
 def _run_query(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
-    try:
-        return query(database)
-    except (sqlite3.Error, OSError) as error:
-        _release_cursors(error)
-        known = explain_error(error, path)
-        if known is None:
+    with translate_errors(path):
+        try:
+            return query(database)
+        except BaseException as error:
+            _release_cursors(error)
             raise
-        raise known from error
 
 
 def _run_in_snapshot(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:

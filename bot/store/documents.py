@@ -84,6 +84,6 @@ def is_compressed_inline(text: str) -> bool:
 async def compress_json(text: str) -> CompressedDocument:
     """Compress JSON text to a document; lone surrogates become U+FFFD."""
     content = sanitize_text(text).encode()
-    if len(content) <= MAX_INLINE_BYTES:
+    if is_compressed_inline(text):
         return compress_document(content, JSON_MEDIA_TYPE)
     return await asyncio.to_thread(compress_document, content, JSON_MEDIA_TYPE)

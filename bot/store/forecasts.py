@@ -482,19 +482,20 @@ def _forecast_from_row(
 
 
 def _read_question(database: Database, forecast_id: str) -> Question:
-    row = database.execute(_SELECT_TRACE, [forecast_id]).fetchone()
+    version, price, *_ = _read_trace_row(database, forecast_id)
+    return read_question_version(database, version, price=price)
+
+
+def _read_trace_row(database: Database, forecast_id: str) -> tuple[Any, ...]:
+    row: tuple[Any, ...] | None = database.execute(_SELECT_TRACE, [forecast_id]).fetchone()
     if row is None:
         message = f"no forecast {forecast_id} in the ledger"
         raise NotFoundError(message)
-    return read_question_version(database, row[0], price=row[1])
+    return row
 
 
 def _read_trace(database: Database, forecast_id: str) -> ForecastTrace:
-    row = database.execute(_SELECT_TRACE, [forecast_id]).fetchone()
-    if row is None:
-        message = f"no forecast {forecast_id} in the ledger"
-        raise NotFoundError(message)
-    version, price, state, detail, setup, forecast_only, removed_at = row
+    version, price, state, detail, setup, forecast_only, removed_at = _read_trace_row(database, forecast_id)
     done = _read_forecasts(database, "get", [forecast_id])
     return ForecastTrace(
         id=forecast_id,

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import takewhile
 from typing import Annotated, Any, NoReturn
 
@@ -236,8 +236,6 @@ def _dump_json(value: Json) -> str:
     return text
 
 
-# A message is sent back in each later request of its conversation; nobody changes the value.
-@lru_cache(maxsize=1024)
 def _load_json(text: str) -> Json:
     value: Json = json.loads(text)
     return value

@@ -82,11 +82,9 @@ RETRY_INTENT_AFTER = timedelta(minutes=5)
 REPLAN_ORDER_AFTER = timedelta(minutes=10)
 
 
-REQUEST_NOT_MADE = "its request cannot be made"
-
-
-# Time until an order is planned again whose request cannot be made now, unless the error names a longer one.
+# The same for an order whose request cannot be made now, unless the error names a longer time.
 RESEAL_ORDER_AFTER = timedelta(minutes=1)
+REQUEST_NOT_MADE = "its request cannot be made"
 
 
 async def submit_batch(session: AccountSession, row: BatchRow) -> int:
