@@ -18,8 +18,10 @@ from bot.api import (
     OrderSide,
     PaperTradingSubmitter,
     Position,
+    Question,
     RequestRejectedError,
     UnpaidOutcome,
+    WriteReceipt,
 )
 from bot.store.serialization import OUTCOME
 from plugins.kalshi.order_books import order_fees
@@ -182,15 +184,20 @@ async def test_a_position_is_closed_at_the_bids(kalshi: KalshiFixture) -> None:
     assert (order.side, order.leg, order.shares, order.limit, order.cost) == (SELL, YES, 40.0, 0.55, 0.0)
 
 
+async def buy(kalshi: KalshiFixture, book: PaperTradingSubmitter, question: Question) -> tuple[Order, WriteReceipt]:
+    """Send what a belief of 0.70 plans for 12 dollars; return the order and its receipt."""
+    order = (await plan(kalshi, question, 0.70, sizing=replace(EAGER, max_cost=12.0))).order
+    assert order is not None
+    return order, await send(book, "one", order, question.ref)
+
+
 @pytest.mark.parametrize(("result", "value", "paid"), [("yes", "1", 1.0), ("no", "0", 0.0), ("scalar", "0.37", 0.37)])
 async def test_from_belief_to_payout_to_the_cent(kalshi: KalshiFixture, result: str, value: str, paid: float) -> None:
     list_market(kalshi)
     question = (await kalshi.questions())[A]
     async with open_paper(kalshi.settings, paper_place(kalshi)) as book:
         assert isinstance(book, PaperTradingSubmitter)
-        order = (await plan(kalshi, question, 0.70, sizing=replace(EAGER, max_cost=12.0))).order
-        assert order is not None
-        receipt = await send(book, "one", order, question.ref)
+        order, receipt = await buy(kalshi, book, question)
         assert receipt.state is IntentState.ACKED
         # See docs/facts/kalshi.md#fee-figures: 12 at 0.57 cost a fee of 0.2059, and the rest is at 0.58.
         assert [fill.price for fill in receipt.fills] == [0.57, 0.58]
@@ -214,9 +221,7 @@ async def test_a_paper_position_keeps_its_price_while_its_market_waits_for_its_o
     question = (await kalshi.questions())[A]
     async with open_paper(kalshi.settings, paper_place(kalshi)) as book:
         assert isinstance(book, PaperTradingSubmitter)
-        order = (await plan(kalshi, question, 0.70, sizing=replace(EAGER, max_cost=12.0))).order
-        assert order is not None
-        await send(book, "one", order, question.ref)
+        await buy(kalshi, book, question)
         before = await book.account()
         kalshi.venue.books[A] = {"yes_dollars": [], "no_dollars": []}
         kalshi.venue.change_market(A, status="closed")

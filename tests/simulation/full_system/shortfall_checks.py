@@ -299,17 +299,10 @@ class ShortfallChecks:
         name = "armed" if (table, name) == ("the arm record's", "total") else name.replace("-", "_")
         at = parse_timestamp(hold["until"])
         group = next((one for one in reversed(self._orders) if one["ref"] == hold["ref"]), None)
-        papers = {one["paper"] for one in self._orders if one["venue"] == hold["venue"]}
         if group is None:
-            group = {
-                "venue": hold["venue"],
-                "ref": hold["ref"],
-                "event": "",
-                "creator": "",
-                "category": "",
-                "paper": None,
-            }
-            group["paper"] = max(papers, default=0)
+            papers = [one["paper"] for one in self._orders if one["venue"] == hold["venue"]]
+            nothing = dict.fromkeys(("event", "creator", "category"), "")
+            group = {"venue": hold["venue"], "ref": hold["ref"], "paper": max(papers, default=0), **nothing}
         if name in _GROUPS and not group[_GROUPS[name]]:
             return
         most = self._at_stake(group, at, name)

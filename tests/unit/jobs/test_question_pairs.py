@@ -85,6 +85,14 @@ class PairsFixture:
         self.pairing.job = context
         return await self.pairing.match_pairs()
 
+    async def confirm_pair(self) -> None:
+        """Discover the question here, see it there at 0.6, and confirm that both are the same."""
+        self.jobs.venue.add_questions(lamp(HERE, self.jobs.clock.now()))
+        await self.jobs.discover()
+        await self.see(lamp(THERE, self.jobs.clock.now(), price=0.6))
+        await self.run()
+        await self.decide(confirmed=True)
+
     async def pair(self) -> QuestionPair:
         (found,) = await self.jobs.ledger.question_pairs.rows(EVERY_STATE, limit=10)
         return found
@@ -275,11 +283,7 @@ async def test_instructions_in_a_question_stay_inside_the_fence(pairs: PairsFixt
 
 async def test_a_price_that_moves_elsewhere_makes_a_forecast_due(pairs: PairsFixture) -> None:
     jobs = pairs.jobs
-    jobs.venue.add_questions(lamp(HERE, jobs.clock.now()))
-    await jobs.discover()
-    await pairs.see(lamp(THERE, jobs.clock.now(), price=0.6))
-    await pairs.run()
-    await pairs.decide(confirmed=True)
+    await pairs.confirm_pair()
     assert await jobs.forecast() == "1 forecasts made"
     await pairs.see(lamp(THERE, jobs.clock.now(), price=0.65))
     assert (await pairs.run()).endswith("0 planned")
@@ -293,11 +297,7 @@ async def test_a_price_that_moves_elsewhere_makes_a_forecast_due(pairs: PairsFix
 
 async def test_a_price_that_moved_elsewhere_renews_nothing_after_the_close(pairs: PairsFixture) -> None:
     jobs = pairs.jobs
-    jobs.venue.add_questions(lamp(HERE, jobs.clock.now()))
-    await jobs.discover()
-    await pairs.see(lamp(THERE, jobs.clock.now(), price=0.6))
-    await pairs.run()
-    await pairs.decide(confirmed=True)
+    await pairs.confirm_pair()
     await jobs.clock.advance((CLOSES_AT - jobs.clock.now()).total_seconds() - 3600.0)
     assert await jobs.forecast() == "1 forecasts made"
     await pairs.see(lamp(THERE, jobs.clock.now(), price=0.8))
@@ -312,11 +312,7 @@ async def test_the_price_elsewhere_is_a_member_of_the_blend_and_what_it_said_is_
     jobs = pairs.jobs
     jobs.forecasters = {FIRST: BlendForecaster(BlendSettings(members=("crowd", "elsewhere")))}
     jobs.changes = {"may_have_members": True}
-    jobs.venue.add_questions(lamp(HERE, jobs.clock.now()))
-    await jobs.discover()
-    await pairs.see(lamp(THERE, jobs.clock.now(), price=0.6))
-    await pairs.run()
-    await pairs.decide(confirmed=True)
+    await pairs.confirm_pair()
     await jobs.clock.advance(7200.0)
     assert await jobs.forecast() == "1 forecasts made"
     (made,) = await jobs.history("lamp")

@@ -494,16 +494,22 @@ async def test_a_sale_regardless_of_the_forecast_is_sent_though_the_question_cha
     assert await trading.outbox().flush() == acknowledged
 
 
-async def test_a_batch_is_read_back_at_once_and_not_at_all_when_it_was_settled_meanwhile(
-    trading: OutboxFixture, faulty_exchange: FaultyExchange
-) -> None:
+def count_readings(exchange: FaultyExchange) -> list[int]:
+    """Return how many receipts each reading gives, as they are made."""
     readings: list[int] = []
 
     def read(found: Sequence[WriteReceipt]) -> Sequence[WriteReceipt]:
         readings.append(len(found))
         return found
 
-    faulty_exchange.reads = read
+    exchange.reads = read
+    return readings
+
+
+async def test_a_batch_is_read_back_at_once_and_not_at_all_when_it_was_settled_meanwhile(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    readings = count_readings(faulty_exchange)
     faulty_exchange.next_failures = [WriteFailure.REPLY_LOST] * 2
     for forecast in [await trading.forecast(key, batch="round 1") for key in ("rain", "snow")]:
         await trading.plan(forecast, batch="round 1")
@@ -528,13 +534,7 @@ async def test_while_the_program_stops_nothing_more_is_read_back(
 async def test_an_order_that_rests_is_not_read_while_the_program_stops_nor_where_its_venue_is_not_in_use(
     trading: OutboxFixture, faulty_exchange: FaultyExchange
 ) -> None:
-    readings: list[int] = []
-
-    def read(found: Sequence[WriteReceipt]) -> Sequence[WriteReceipt]:
-        readings.append(len(found))
-        return found
-
-    faulty_exchange.reads, faulty_exchange.fill_share = read, 0.0
+    readings, faulty_exchange.fill_share = count_readings(faulty_exchange), 0.0
     await trading.plan(await trading.forecast())
     await trading.outbox().flush()
     outbox = trading.outbox()
