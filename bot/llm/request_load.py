@@ -9,8 +9,9 @@ from bot.llm.budget import SpendingBudget
 from bot.llm.provider_client import ProviderClient
 from bot.llm.roles import provider_name
 
-# So much of a limit may wait for a slot: an answer is followed by the next request at once.
-WAITING_SHARE = 0.25
+# So much of a limit may wait for a slot: an answer is followed by the next request at once. With a quarter, a wave of
+# answers that ended their questions left slots empty until others had begun.
+WAITING_SHARE = 0.4
 
 
 class RequestLoad:

@@ -97,8 +97,9 @@ def _show_share(done: ProgramRun, work: ProgramWork) -> str:
     begin = bisect_right(done.arrivals, done.arrivals[0] + work.delay_s) if full is None else full
     # The peer begins all in one instant: what counts there are the last requests of the questions that are left.
     end = min(done.begun_by, work.requests - permitted) or work.requests - permitted
-    taken_s = done.arrivals[end] - done.arrivals[begin]
-    share = f"{100 * (end - begin) * work.delay_s / taken_s / permitted:.1f} %, {(end - begin) / taken_s:.0f} calls/s"
+    since, until = done.arrivals[begin], done.arrivals[end]
+    mean = _mean_in_flight(done.arrivals, work.delay_s, since=since, until=until)
+    share = f"{100 * mean / permitted:.1f} %, {(end - begin) / (until - since):.0f} calls/s"
     return f"{share}, CPU {100 * done.used.cpu_s / done.used.wall_s:.0f} %"
 
 
@@ -115,6 +116,11 @@ def _first_full(flying: Sequence[int], work: ProgramWork) -> int | None:
 def _in_flight(arrivals: Sequence[float], delay_s: float) -> list[int]:
     """Return how many requests are in flight at the arrival of each: the server takes the same time for all."""
     return [number + 1 - bisect_right(arrivals, at - delay_s) for number, at in enumerate(arrivals)]
+
+
+def _mean_in_flight(arrivals: Sequence[float], delay_s: float, *, since: float, until: float) -> float:
+    """Return how many requests are in flight on average between two times."""
+    return sum(max(0.0, min(at + delay_s, until) - max(at, since)) for at in arrivals) / (until - since)
 
 
 def _taken_s(done: ProgramRun, work: ProgramWork) -> float:
