@@ -6,7 +6,6 @@ it. After a crash between the delivery and its record it arrives twice, with the
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -20,6 +19,7 @@ from bot.core.concurrency import gather_all
 from bot.core.errors import FoxcastError, ServiceUnavailableError, StoreError
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, NotificationChannel
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_foreign_message
 from bot.forecasting.failures import describe_foreign_error
 from bot.jobs.live_readiness import ClockSkewReader

@@ -5,12 +5,12 @@ crash, a request for approval) do not heal. Facts are those of ``bot.alerts.heal
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.alerts.health_snapshot import HealthSnapshot
 from bot.core.alerts import AlertLevel
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import ExecutionMode
 from bot.forecasting.failures import describe_failures, failure_reason
 from bot.store.health_queries import EVENT_PERIOD, JobHistory

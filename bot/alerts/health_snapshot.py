@@ -3,12 +3,13 @@
 import asyncio
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, time
 from pathlib import Path
 
 from bot.config.schema import Config
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import ExecutionMode
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.execution.gate.readiness import MAX_CLOCK_SKEW_S, READINESS_JOB, readiness_faults

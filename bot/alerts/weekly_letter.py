@@ -1,11 +1,11 @@
 """The weekly letter: what was forecast, what resolved and how well, what was gained and spent, best and worst."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 
 from bot.config.alert_schema import AlertsSection, LetterDay
 from bot.core.alerts import plain_message_text
+from bot.core.light_dataclass import dataclass
 from bot.store.letter_queries import ScoredAnswer, VenueForecasts, WeekRecord
 
 WEEK = timedelta(days=7)

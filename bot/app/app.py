@@ -7,7 +7,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ from bot.core.interfaces import (
     RandomStreams,
     VenueReader,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import ForecasterSpec, VenueSpec
 from bot.core.questions import Question
 from bot.execution.gate.gate import ExecutionPolicy

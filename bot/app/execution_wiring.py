@@ -1,7 +1,6 @@
 """Connects the parts that control submission: gate, recheck, readiness, permissions, halts and audit."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from bot.app.venues import OpenVenues
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config, DaemonSection, PolicySection
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import VenueSpec
 from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policies

@@ -1,7 +1,6 @@
 """Trial limits, model roles, tools and budgets that forecasters need, and warnings where config gives less."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil
 from typing import Any
@@ -10,6 +9,7 @@ from bot.config.loader import describe_place
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.forecasts import TrialLimits
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import suggest_names
 from bot.core.plugin_specs import ForecasterSpec
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER

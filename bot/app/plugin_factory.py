@@ -3,7 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -38,6 +38,7 @@ from bot.core.interfaces import (
     VenueSubmitter,
     WriteClient,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import (
     BaseSpec,
     ConfigurableSpec,

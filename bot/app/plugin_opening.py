@@ -4,7 +4,7 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 import structlog
@@ -18,6 +18,7 @@ from bot.core.errors import (
     describe_error,
 )
 from bot.core.language_models import ModelCompletion, Prompt, SamplingSettings, TokenPrice
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import BaseSpec, ConfigurableSpec
 
 OPENING_TIME_LIMIT_S = 60.0

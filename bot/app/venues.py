@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
 from bot.core.interfaces import Clock, OrderPlanner, PriceFeed, RoundArchive, VenueReader, VenueSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.submissions import ExecutionMode
 from bot.core.venue_http import RateLimit

@@ -5,7 +5,6 @@ Allow live submission to one venue for a limited time and up to limited amounts,
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from bot.cli.lookup import CONFIGURED_VENUE_HELP, require_configured_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import stdout_console
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import ArmVenue, DisarmVenue
 from bot.execution.gate.execution_policy import venue_policy
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import date, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +32,7 @@ from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.interfaces import HistoryLearner, RoundArchive
 from bot.core.learning import FittedParameters, Round
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.backtest import (
     BacktestHistory,
     BacktestSubject,

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,6 +41,7 @@ from bot.core.errors import (
     ServiceUnavailableError,
     StateFolderLockedError,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import ClosePositions, PositionToClose, WithdrawForecast
 from bot.core.orders import Account, Order, Position
 from bot.core.submissions import ExecutionMode, HoldDecision

@@ -2,7 +2,7 @@
 
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +33,7 @@ from bot.config.trust import plugin_files_objection
 from bot.config.upgrade import upgrade_text
 from bot.config.validation import Annotation, current_key, dotted_key, field_names, inner_annotation, is_secret
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import ConfigurableSpec, PluginTableName
 from bot.llm.roles import bare_model_name, provider_name
 from bot.plugin_system.discovery import PluginOrigin, discover_plugins

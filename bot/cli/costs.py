@@ -1,7 +1,6 @@
 """`foxcast costs`: model costs by question, model, day, venue, forecaster or role, and today's budgets."""
 
 import asyncio
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from bot.config.schema import Config
 from bot.core.beliefs import ModelUsage
 from bot.core.clock import SystemClock
 from bot.core.errors import NotFoundError
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.cost_report import BudgetStatus, CostReport, TodayCosts, load_cost_report
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.value_text import format_minute, format_number, format_usd

@@ -8,7 +8,7 @@ import os
 import pwd
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -20,6 +20,7 @@ from bot.config.secrets import read_api_token
 from bot.core.clock import SystemClock
 from bot.core.errors import AuthenticationError, RequestRejectedError, StateFolderLockedError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import (
     ClosePositions,
     ForecastQuestion,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,7 @@ from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, FoxcastError, describe_error
 from bot.core.interfaces import RoundArchive
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.backtest import BacktestWindow
 from bot.forecasting.series_archive import SeriesArchive, keep_series
 from bot.forecasting.services import ConfiguredDataSource

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from bot.cli.options import CommandInvocation, options_from_dataclass
 from bot.core.child_process import child_command
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 
 app = typer.Typer(add_completion=False)
 # Named as text: the engine does not import the simulator.

@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from bot.core.errors import (
     StoreError,
 )
 from bot.core.interfaces import ModelProvider
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import suggest_names
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.evaluation.value_text import format_age, format_minute

@@ -3,7 +3,6 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -31,6 +30,7 @@ from bot.core.beliefs import Belief, Evidence, ModelUsage, Step
 from bot.core.errors import strip_error_type
 from bot.core.forecasts import ForecasterSetup
 from bot.core.learning import FittedParameters
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.evaluation.explanation import (
     ForecastExplanation,

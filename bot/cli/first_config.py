@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from bot.config.schema import Config
 from bot.config.secrets import find_variable
 from bot.config.sources import variable_name
 from bot.core.errors import ConfigError, StoreError
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import strip_invisible
 from bot.core.plugin_specs import ConfigurableSpec, ForecasterSpec, PluginTableName
 from bot.core.setup_choices import SetupChoice, SetupValue

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,7 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.interfaces import HistoryLearner, ParameterLearner, RoundArchive
 from bot.core.learning import FittedParameters, ResolvedForecast
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.trial_history import table_forecasts

@@ -6,7 +6,6 @@ The forecast is made in this process, or by the running daemon.
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -48,6 +47,7 @@ from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, NotFoundError, ServiceUnavailableError, StateFolderLockedError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import replace_invisible
 from bot.core.plugin_specs import ForecasterSpec
 from bot.core.questions import Question

@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +28,7 @@ from bot.core.errors import (
 )
 from bot.core.forecasts import Forecast
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import ForecastQuestion
 from bot.core.questions import Question
 from bot.evaluation.value_text import format_minute

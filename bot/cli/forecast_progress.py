@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from rich.console import Console, Group
@@ -17,6 +17,7 @@ from bot.cli.output.trial_text import format_action, trial_end_text
 from bot.core.beliefs import ModelUsage, Step, StepAction
 from bot.core.errors import strip_error_type
 from bot.core.forecasts import Trial, TrialEnd
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import CurveShape, Prediction
 from bot.core.questions import Question
 from bot.evaluation.value_text import (

@@ -4,7 +4,6 @@ With several forecasters, a comparison of their answers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_he
 from bot.cli.output.trial_text import trial_end_reasons, trial_end_text
 from bot.core.beliefs import Evidence, ModelUsage
 from bot.core.forecasts import Forecast, Trial
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, CurveShape, Prediction
 from bot.core.questions import Question
 from bot.evaluation.explanation import ForecastExplanation

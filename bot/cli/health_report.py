@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -12,6 +11,7 @@ from bot.alerts.health_snapshot import HealthSnapshot, read_health
 from bot.cli.command_exit import ExitCode
 from bot.config.schema import Config
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_foreign_message
 from bot.store.heartbeat import DaemonCondition
 from bot.store.serialization import format_timestamp

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +29,7 @@ from bot.cli.options import CommandInvocation, options_from_dataclass
 from bot.config.loader import DEFAULT_CONFIG_FILE, find_named_config, load_config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import replace_invisible, suggest_names
 from bot.core.plugin_specs import PluginTableName
 from bot.core.redaction import register_secrets

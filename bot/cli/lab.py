@@ -5,7 +5,6 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.question_import import QuestionImportOptions, import_questions
 from bot.core.child_process import child_command
 from bot.core.errors import ConfigError, FoxcastError
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.value_text import NO_VALUE, format_number, format_usd
 
 COLUMNS = (

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +21,7 @@ from bot.cli.output.report_tables import print_report_tables
 from bot.config.schema import Config, ForecasterTable
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.paper_tables import PaperTables, compare_with_paper, make_paper_sample, parse_paper_tables
 from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
 from bot.evaluation.trial_table import read_trial_tables

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +24,7 @@ from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.interfaces import RoundArchive
 from bot.core.learning import Round
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction
 from bot.evaluation.backtest import BacktestHistory, forecast_round
 from bot.evaluation.mixed_effects import require_mixed_effects

@@ -7,7 +7,6 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +32,7 @@ from bot.cli.output.model_memory import memory_to_json, print_memory
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.leak_audit import (
     AUDITOR_ROLE,
     AuditedDocument,

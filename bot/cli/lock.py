@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +16,7 @@ from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_js
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, MalformedDataError
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import LockQuestion, UnlockQuestion
 from bot.core.questions import QuestionRef
 from bot.evaluation.lookup import find_question, query_ledger

@@ -8,7 +8,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +20,7 @@ from bot.cli.options import CommandInvocation
 from bot.cli.output.safe_output import OutputError, redacted_streams
 from bot.config.process_setup import configure_process, resume_garbage_collection
 from bot.core.errors import ConfigError, FoxcastError, describe_error_with_type
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import nearest_names, replace_invisible, suggest_names
 from bot.core.redaction import redact_foreign_message, redact_message
 

@@ -10,12 +10,13 @@ import shutil
 import sys
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
+
+from bot.core.light_dataclass import dataclass
 
 # The name of the script in argv for `python -m foxcast`.
 LAUNCHER_FILE = "foxcast.py"

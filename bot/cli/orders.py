@@ -6,7 +6,6 @@ Subcommands cancel a resting order, or settle a submission of unknown outcome.
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -30,6 +29,7 @@ from bot.cli.output.lists import ListOptions, print_csv
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, NotFoundError, RequestRejectedError
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import AdoptIntent, CancelOrder
 from bot.core.orders import Order, OrderSide
 from bot.core.submissions import ExecutionMode, IntentState

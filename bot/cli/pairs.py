@@ -1,7 +1,6 @@
 """`foxcast pairs`: questions of different venues that may ask the same, with their prices; confirm or refuse them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from bot.cli.output.console import (
 )
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import DecidePair
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import Question

@@ -10,7 +10,6 @@ import json
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, nullcontext, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from bot.config.venue_schema import VenueTable
 from bot.core.child_process import child_command
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import AuthenticationError, ConfigError, describe_error
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import (
     BaseSpec,
     ConfigurableSpec,

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -37,6 +37,7 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, FoxcastError
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import VenueSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, Order
 from bot.core.permissions import ArmRecord
 from bot.core.predictions import QuestionShape

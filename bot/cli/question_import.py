@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +26,7 @@ from bot.cli.question_file import (
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, MalformedDataError
 from bot.core.learning import TrainingExample
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.predictions import BinaryShape, ChoiceShape
 from bot.core.questions import Question, QuestionRef

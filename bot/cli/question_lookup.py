@@ -1,7 +1,6 @@
 """Find the question that a name, an address or a file refers to: first in the ledger, then at the venues."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from bot.cli.read_only_plugins import open_read_only_plugins
 from bot.config.schema import Config
 from bot.core.errors import FoxcastError, MalformedDataError, NotFoundError, RequestRejectedError, StoreError
 from bot.core.interfaces import Clock, QuestionReader, VenueReader
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question, QuestionRef
 from bot.core.submissions import ExecutionMode
 from bot.evaluation.lookup import find_question

@@ -1,6 +1,5 @@
 """`foxcast questions`: the questions in the ledger, soonest close first."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_js
 from bot.cli.output.lists import ListOptions, print_csv
 from bot.core.clock import SystemClock
 from bot.core.forecasts import Forecast
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.value_text import format_day, format_percent, format_predictions_short
 from bot.store.ledger import ReadOnlyState

@@ -6,13 +6,13 @@ The command and the daemon together keep the rate limits of the venues, as one p
 import os
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import datetime
 
 from bot.app.plugin_factory import PluginFactory
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.interfaces import Clock, RandomStreams
+from bot.core.light_dataclass import dataclass
 from bot.core.venue_http import RateLimit
 from bot.execution.preflight import open_refusing_client
 from bot.net.client import HttpLimits, RetryingHttpClient

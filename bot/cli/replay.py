@@ -3,7 +3,6 @@
 import asyncio
 import json
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.forecasts import ForecasterSetup
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.evaluation.lookup import find_trace
 from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayedTrial, ReplayResult, replay_forecast

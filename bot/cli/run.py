@@ -9,7 +9,7 @@ import math
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from itertools import zip_longest
@@ -35,6 +35,7 @@ from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, FoxcastError, StoreError
 from bot.core.forecasts import Forecast
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Resolution
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import CurveShape, Prediction, QuestionShape

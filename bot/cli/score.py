@@ -4,7 +4,7 @@ Forecasts come from the ledger, with the scores of their venues, or from forecas
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, date, datetime, time
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ from bot.cli.output.score_report import print_kinds
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import (
     CHOICE_BASELINE,
     CURVE_BASELINE,

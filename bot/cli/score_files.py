@@ -1,7 +1,6 @@
 """Scores of forecast files: the rounds of one author pooled, files of several authors compared."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from bot.app.venues import find_archive
@@ -13,6 +12,7 @@ from bot.cli.output.score_report import print_report
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.interfaces import RoundArchive
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.report_tables import ReportTable
 from bot.evaluation.score_report import RESAMPLES, ScoreReport, build_report
 from bot.evaluation.score_rows import ScoredForecastFile, group_files, score_forecast_files

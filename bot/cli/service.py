@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from bot.cli.command_setup import load_command_config
 from bot.cli.options import CommandInvocation
 from bot.config.schema import Config
 from bot.core.errors import ConfigError, StoreError
+from bot.core.light_dataclass import dataclass
 
 app = typer.Typer(add_completion=False, help="Run the daemon as a service of systemd.")
 

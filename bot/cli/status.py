@@ -5,7 +5,6 @@ It also works while a daemon runs.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from bot.cli.output.trial_text import RECENT_PERIOD, failures_exit_code, failure
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import replace_invisible
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.evaluation.cost_report import TodayCosts, load_today_costs

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from xml.etree import ElementTree as ET
@@ -17,6 +16,7 @@ from bot.cli.output.files import require_writable, write_text_atomically
 from bot.cli.output.trial_text import format_action
 from bot.core.beliefs import Step
 from bot.core.forecasts import TranscriptEntry, TranscriptFigure, TrialTranscript
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import BinaryPrediction, QuestionShape
 from bot.core.redaction import redact_known_secrets

@@ -11,7 +11,6 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,6 +22,7 @@ from bot.config.key_lines import KeyPath
 from bot.config.schema import Config
 from bot.config.sources import SECRET_SUFFIXES, URL_LOGIN, ConfigSources
 from bot.config.validation import dotted_key
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import nearest_names
 from bot.core.plugin_specs import PluginTableName
 

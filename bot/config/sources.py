@@ -3,13 +3,14 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from bot.config.key_lines import KeyPath, find_line, map_toml_lines
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.core.values import MAX_NESTING, is_nested_too_deeply
 
 # Finding lines parses each statement again, so the size is limited.

@@ -7,7 +7,6 @@ must parse to the old values under the new names.
 import re
 import tomllib
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,6 +14,7 @@ from pydantic import BaseModel
 from bot.config.key_lines import KeyPath
 from bot.config.validation import current_key, dotted_key
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 
 SettingsModels = Mapping[KeyPath, type[BaseModel]]
 

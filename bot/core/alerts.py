@@ -5,10 +5,10 @@ secrets, invisible characters, mentions, tags, and links hidden behind other tex
 """
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import strip_invisible
 from bot.core.redaction import redact_foreign_message
 from bot.core.values import require_timezone

@@ -1,10 +1,11 @@
 """Beliefs with their evidence, and the steps (action, observation, model usage) that a trial records."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction, prediction_mismatch
 from bot.core.questions import Question
 from bot.core.values import Json

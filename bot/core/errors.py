@@ -20,8 +20,7 @@
         └── StateFolderLockedError          operator: another Foxcast uses this state folder
 """
 
-from dataclasses import dataclass
-
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_foreign_message, redact_message
 
 

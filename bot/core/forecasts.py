@@ -1,12 +1,13 @@
 """Trials with their limits and transcripts, the forecast that combines them, and the setup of its forecaster."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
 from bot.core.beliefs import Belief, ModelUsage, TrialPrior
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.core.questions import QuestionRef
 from bot.core.values import Json, require_timezone

@@ -1,12 +1,13 @@
 """Prompts, messages, tool calls, completions and prices of language models, the same for every provider."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Literal
 
 from bot.core.beliefs import ModelUsage
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 
 # Reasoning efforts in increasing order; each vendor supports some of them.

@@ -1,10 +1,11 @@
 """Training data and fitted parameters: examples, resolved forecasts, past rounds and forecast files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Outcome, Resolution
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef

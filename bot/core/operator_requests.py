@@ -4,10 +4,11 @@ The daemon alone writes the ledger, so all other commands send it requests.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Literal
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide
 from bot.core.permissions import UserRole
 from bot.core.questions import Question, QuestionRef

@@ -5,12 +5,13 @@ Prices are per share; a share pays 1 unit of the currency if its side of the con
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json, require_timezone

@@ -4,11 +4,12 @@ Values of different scoring rules are on different scales and are never averaged
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import QuestionRef
 from bot.core.values import require_share, require_timezone
 

@@ -1,10 +1,12 @@
 """Who may do what, and how much may be at stake: user roles, arm records, approvals and the use of caps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+
+from bot.core.light_dataclass import dataclass
 
 
 class UserRole(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -38,6 +38,7 @@ from bot.core.interfaces import (
     WebSocketClient,
     WriteClient,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.research import SeriesModel, SourcePolicy
 from bot.core.setup_choices import SetupChoice
 from bot.core.venue_http import RateLimit

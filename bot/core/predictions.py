@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal
 
+from bot.core.light_dataclass import dataclass
 from bot.core.values import require_share
 
 PROBABILITY_SUM_TOLERANCE = 1e-6

@@ -1,7 +1,9 @@
 """The proxy of outgoing connections, as configured."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
+
+from bot.core.light_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

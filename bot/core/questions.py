@@ -7,12 +7,13 @@ change; the crowd, facts such as a volume, tags and the address may change.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import ChoiceShape, CurveShape, Prediction, QuestionShape, prediction_mismatch
 from bot.core.values import require_timezone
 

@@ -10,9 +10,10 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
+from bot.core.light_dataclass import dataclass
 from bot.core.secret_forms import (
     MAX_DECODE_ROUNDS,
     EscapePatterns,

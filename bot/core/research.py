@@ -1,8 +1,9 @@
 """Search results, pages, passages and time series, and how questions of one source are researched."""
 
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal
+
+from bot.core.light_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

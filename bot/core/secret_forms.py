@@ -11,8 +11,9 @@ import json
 import quopri
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
+
+from bot.core.light_dataclass import dataclass
 
 MIN_SECRET_CHARS, MIN_NUMERIC_SECRET_CHARS = 8, 16
 # Lines of a key and parts of an address are secrets of their own from this length on.

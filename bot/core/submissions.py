@@ -1,12 +1,13 @@
 """Submissions to venues: execution modes, gate decisions, intents, batches, sealed requests and write receipts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Self
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Fill, Order
 from bot.core.permissions import ExposureGroups
 from bot.core.predictions import Prediction

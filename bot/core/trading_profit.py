@@ -6,11 +6,12 @@ gain belongs to the forecasters whose orders bought the shares. Deposits, loans 
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide
 from bot.core.questions import QuestionRef
 

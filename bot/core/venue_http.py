@@ -5,10 +5,11 @@ Rules of the venue come first; otherwise the status decides (RFC 9110, section 1
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import IntentState
 
 

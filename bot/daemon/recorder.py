@@ -2,11 +2,12 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_message
 from bot.daemon.runner import (
     ClockStep,

@@ -8,7 +8,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -17,6 +16,7 @@ import structlog
 
 from bot.core.errors import ServiceUnavailableError, StoreError, describe_error
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.values import require_timezone
 from bot.jobs.job import DaemonJob
 

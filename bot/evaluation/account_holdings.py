@@ -1,9 +1,10 @@
 """What each account holds: cash, positions and profit, from paper books or the last account readings."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, OpenOrder, Position
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode

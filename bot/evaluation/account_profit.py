@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, ContractSide, Position, VenueReportedGain
 from bot.core.questions import QuestionRef
 from bot.core.trading_profit import MILLIONTHS, ContractProfit, EquityPoint, ProfitEntryKind, TradingBook

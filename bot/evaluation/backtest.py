@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -18,6 +18,7 @@ from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, RandomStreams, RoundArchive
 from bot.core.language_models import CostAttribution
 from bot.core.learning import FittedParameters, ResolvedForecast, Round
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Resolution
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef

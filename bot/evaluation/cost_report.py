@@ -1,11 +1,12 @@
 """Costs of models by group, and today's budgets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime, time
 
 from bot.config.schema import Config
 from bot.core.beliefs import ModelUsage
+from bot.core.light_dataclass import dataclass
 from bot.store.cost_totals import CostGrouping, CostRow, UnansweredCallCosts
 from bot.store.ledger import ReadOnlyState
 from bot.store.model_calls import ModelDemotion, ScopeSpending

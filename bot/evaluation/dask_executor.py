@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from importlib.metadata import version
 from itertools import count
@@ -29,6 +29,7 @@ from distributed import Client, KilledWorker, LocalCluster, get_worker
 from bot.core.concurrency import map_concurrently
 from bot.core.errors import ConfigError, FoxcastError, MalformedDataError, ServiceUnavailableError
 from bot.core.forecasts import Trial
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.evaluation.backtest import LocalExecutor, QuestionTask
 from bot.forecasting.failures import describe_foreign_error

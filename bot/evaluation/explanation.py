@@ -6,7 +6,7 @@ Calls to models, sources, documents, costs, and how the trials became one predic
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -16,6 +16,7 @@ from bot.core.errors import ConfigError, MalformedDataError
 from bot.core.forecasts import Trial
 from bot.core.language_models import ModelAnswer
 from bot.core.learning import FittedParameters
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Outcome
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
 from bot.evaluation.lookup import find_trace, query_ledger

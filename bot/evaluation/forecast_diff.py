@@ -7,11 +7,11 @@ import dataclasses
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from bot.core.beliefs import Belief, Evidence, ModelUsage
 from bot.core.distributions import curve_quantile
 from bot.core.forecasts import Forecast, ForecasterSetup, Trial
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import (
     BinaryPrediction,
     ChoicePrediction,

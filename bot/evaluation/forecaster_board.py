@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.group_scores import CrowdComparison, GroupScore, compare_sums
 from bot.evaluation.score_report import KindReport
 from bot.evaluation.summed_scores import ALL, ForecasterSums, sums_by_forecaster

@@ -6,11 +6,11 @@ of its clusters, as domains of one sample (C.-E. Särndal, B. Swensson and J. Wr
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.score_report import RESAMPLES, ScoreInterval
 from bot.evaluation.score_rows import BinaryScoreRow
 from bot.stats.arrays import FloatArray, encode_keys

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Protocol
@@ -22,6 +22,7 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.language_models import CostAttribution, Message, MessageRole, ModelRequest, Prompt
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.values import Json
 from bot.evaluation.seen_documents import (

@@ -1,8 +1,8 @@
 """The scored predictions of the ledger by forecaster, as the rows that reports are made from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import (
     CROWD_RULE_PREFIX,
 )

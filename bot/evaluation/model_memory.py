@@ -10,7 +10,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cache
 from importlib import resources
@@ -18,6 +17,7 @@ from importlib import resources
 from bot.config.schema import LlmSection
 from bot.core.errors import NotFoundError
 from bot.core.learning import Round
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import VoidOutcome
 from bot.core.questions import Question, QuestionRef
 from bot.evaluation.seen_documents import trial_opening

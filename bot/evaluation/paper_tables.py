@@ -5,7 +5,6 @@ Which rows they have, and how each follows from the trials, is data: ``plugins/p
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bot.core.errors import NotFoundError
 from bot.core.interfaces import RandomStreams
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
 from bot.evaluation.score_report import DATASET_FAMILY, FAMILIES, MARKET_FAMILY
 from bot.evaluation.trial_pools import POOLS, draw_trials, trial_array

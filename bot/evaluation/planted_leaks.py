@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
 from bot.config.schema import ResearchSection
@@ -18,6 +18,7 @@ from bot.core.language_models import (
     ModelPerformance,
     ModelRequest,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import DataSpec, PluginSettings
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target

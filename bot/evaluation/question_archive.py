@@ -5,13 +5,13 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from functools import cached_property
 from pathlib import Path
 
 from bot.core.errors import ConfigError, MalformedDataError, NotFoundError
 from bot.core.learning import ForecastFile, Round, TrainingExample
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.store.serialization import QUESTION, RESOLUTION
 

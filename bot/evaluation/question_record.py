@@ -1,10 +1,10 @@
 """The record of one question: its forecasts with the decisions on them, and its outcomes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from bot.core.clock import SystemClock
 from bot.core.forecasts import Forecast
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BRIER, CHOICE_BRIER, Resolution, is_withdrawn_outcome
 from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.core.submissions import SendDecision

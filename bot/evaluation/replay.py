@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NoReturn
 
@@ -25,6 +25,7 @@ from bot.core.language_models import (
     Prompt,
 )
 from bot.core.learning import FittedParameters
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.core.research import FetchedPage, PageText
 from bot.core.values import Json

@@ -1,8 +1,9 @@
 """Tables of a report, as data: the same tables become JSON, Markdown and text on a terminal."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.score_report import ScoreInterval
 
 ReportCell = str | int | float | ScoreInterval | None

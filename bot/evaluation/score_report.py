@@ -5,9 +5,10 @@ different kinds are never averaged.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, TypeVar
 
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import ScoringRule, scoring_rules_for
 from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow, count_clusters
 

@@ -5,13 +5,13 @@ The forecasts come from a round of a backtest, or from forecast files, under the
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from bot.core.distributions import flat_prediction
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.interfaces import RoundArchive
 from bot.core.learning import ForecastFile, Round
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Resolution
 from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
 from bot.core.questions import Question, QuestionRef

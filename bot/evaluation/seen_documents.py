@@ -5,13 +5,14 @@ It is read from the record alone.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from bot.core.errors import MalformedDataError, NotFoundError
 from bot.core.language_models import ModelAnswer
+from bot.core.light_dataclass import dataclass
 from bot.core.research import PageText, Passage, SearchResult, TimeSeries
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER

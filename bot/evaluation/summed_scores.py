@@ -1,11 +1,11 @@
 """Score reports of forecasters from the sums that the ledger keeps: the work does not grow with the forecasts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BRIER, SCORING_RULES, ScoringRule, scoring_rules_for
 from bot.evaluation.group_scores import (
     SUMS,

@@ -1,10 +1,11 @@
 """The report of tables of trials: every table in one order, for JSON, Markdown and a terminal."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bot.core.errors import NotFoundError
 from bot.core.interfaces import RandomStreams
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.mixed_effects import fit_mixed_effects
 from bot.evaluation.report_tables import ReportTable
 from bot.evaluation.trial_pools import (

@@ -1,12 +1,12 @@
 """Scores of the methods of a table of trials, and paired comparisons of them on identical events."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bot.core.interfaces import RandomStreams
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable, named_columns
 from bot.evaluation.score_report import DATASET_FAMILY, FAMILIES, MARKET_FAMILY, score_interval
 from bot.evaluation.summed_scores import reliability_table

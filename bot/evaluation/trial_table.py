@@ -8,7 +8,7 @@ import csv
 import gzip
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from bot.core.errors import MalformedDataError, NotFoundError
 from bot.core.interfaces import RoundArchive
 from bot.core.learning import Round
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BinaryOutcome
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import Question

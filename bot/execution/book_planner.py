@@ -3,11 +3,11 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from bot.core.errors import RequestRejectedError
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ClosingProposal, OrderPlan, TradeProposal
 from bot.core.questions import Question
 from bot.core.values import Json

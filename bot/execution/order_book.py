@@ -5,12 +5,12 @@ asks of YES, and the levels of NO follow from them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import NamedTuple
 
 from bot.core.errors import MalformedDataError
 from bot.core.interfaces import FeeSchedule
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, OrderSide
 from bot.core.values import Json
 

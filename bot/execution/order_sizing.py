@@ -9,12 +9,13 @@ rest, or calls an ``OrderSizer``: ``rank_options``, then ``size_order`` for one 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import pairwise
 
 from bot.core.errors import RequestRejectedError
 from bot.core.interfaces import FeeSchedule
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, Order, OrderSide, Position, TradeProposal
 from bot.core.predictions import BinaryPrediction, ChoicePrediction
 from bot.core.values import Json

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ import structlog
 from bot.core.errors import FoxcastError, RequestRejectedError, StoreError
 from bot.core.forecasts import Forecast
 from bot.core.interfaces import Clock, QuestionReader, SealingSubmitter, VenueReader, VenueSubmitter, WriteClient
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account
 from bot.core.permissions import CapUsage
 from bot.core.redaction import redact_known_secrets

@@ -4,7 +4,7 @@ It writes nothing.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from math import inf
 
@@ -19,6 +19,7 @@ from bot.core.errors import (
 )
 from bot.core.forecasts import Forecast
 from bot.core.interfaces import OrderPlanner
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, Order, OrderPlan, OrderSide, SizingPolicy, TradeProposal
 from bot.core.permissions import ArmRecord, CapUsage, SubmissionApproval
 from bot.core.questions import QuestionRef

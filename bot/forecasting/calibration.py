@@ -1,10 +1,10 @@
 """The interface of calibrators, and the simple ones; ``gated_calibration`` has the gated calibrator."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.core.questions import Question
 

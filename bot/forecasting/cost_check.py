@@ -1,13 +1,14 @@
 """The expected cost of a pass: above a threshold no paid forecast is made until a person agrees."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 from typing import Protocol
 
 import structlog
 
 from bot.core.errors import FoxcastError
+from bot.core.light_dataclass import dataclass
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.llm.gateway import LlmGateway
 from bot.llm.roles import provider_name

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 from pathlib import PurePath
 from typing import Any
@@ -18,6 +18,7 @@ from bot.core.errors import (
     strip_error_type,
 )
 from bot.core.forecasts import LIMIT_ENDS, Trial
+from bot.core.light_dataclass import dataclass
 from bot.forecasting.untrusted_text import clean_text
 
 log = structlog.get_logger(__name__)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from bot.core.forecasts import Forecast, ForecasterSetup, Trial, TrialLimits
 from bot.core.interfaces import Clock, Forecaster, RandomStreams
 from bot.core.language_models import CostAttribution, ModelUrgency
 from bot.core.learning import FittedParameters
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.values import Json
 from bot.forecasting.aggregation import PoolingMethod, combine_trials, has_enough_trials

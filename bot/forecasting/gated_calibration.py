@@ -7,7 +7,7 @@ had resolved before that day.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import structlog
 
 from bot.core.interfaces import Clock
 from bot.core.learning import FittedParameters
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, Prediction
 from bot.core.questions import Question
 from bot.forecasting.calibration import CalibratedPredictions

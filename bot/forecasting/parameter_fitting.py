@@ -6,7 +6,7 @@ Nothing that became known after the cutoff is used.
 import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, time
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from bot.core.errors import LeakError
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, HistoryLearner, MergingLearner, ParameterLearner, RoundArchive
 from bot.core.learning import FittedParameters, ResolvedForecast, TrainingExample
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.forecasting.aggregation import ELSEWHERE_MEMBER, pool_prices
 from bot.store.ledger import Ledger

@@ -4,13 +4,13 @@ No model is asked; only forecasts from before the cutoff count, and each read is
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.core.beliefs import StepObservation, ToolResult
 from bot.core.forecasts import Forecast, Trial
 from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.core.questions import Question
 from bot.core.values import Json

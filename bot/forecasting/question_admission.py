@@ -10,10 +10,10 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

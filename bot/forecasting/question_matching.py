@@ -12,11 +12,12 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from importlib import resources
 
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import ChoiceShape
 from bot.core.questions import Question, QuestionRef
 

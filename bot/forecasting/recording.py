@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bot.core.errors import (
@@ -28,6 +28,7 @@ from bot.core.errors import (
 )
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.store.trials import RECORDING_SERIALIZER, RecordedResponse, RecordingKey, RecordingStore
 
 _REQUEST_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))

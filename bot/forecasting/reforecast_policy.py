@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
 from bot.core.questions import Question
 from bot.stats.arrays import log_odds

@@ -6,13 +6,13 @@ and one moment, and is used for exactly that moment; for any other one the sourc
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import DataSource
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.research import TimeSeries
 from bot.store.serialization import JsonSerializer

@@ -3,12 +3,12 @@
 Models, search engines, data sources, page sources, a page reader and a calculator.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from bot.core.interfaces import DataSource, PageSource, SearchEngine
 from bot.core.language_models import CostAttribution, ModelAnswer, ModelDialect, ModelPerformance, ModelRequest
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import DataSpec
 from bot.core.research import FetchedPage, PageText
 

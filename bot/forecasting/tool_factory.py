@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -13,6 +13,7 @@ from bot.core.identity_cache import IdentityCache
 from bot.core.interfaces import Clock, PageFetcher
 from bot.core.language_models import CostAttribution, ToolDefinition
 from bot.core.learning import UNRESOLVED_NOTES_TOOL
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question
 from bot.core.research import SourcePolicy

@@ -6,7 +6,7 @@ Every step is checked and logged before the next one is requested.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import structlog
@@ -21,6 +21,7 @@ from bot.core.errors import (
 )
 from bot.core.forecasts import Trial, TrialEnd, TrialLimits
 from bot.core.interfaces import Forecaster, TrialContext
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.forecasting.failures import describe_error
 

@@ -6,12 +6,13 @@ addresses that may be read, used tools and counts of what the leak guard filtere
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from bot.core.errors import LeakError
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.research import SourcePolicy
 from bot.forecasting.recording import TrialRecording
 from bot.forecasting.web_addresses import parse_address

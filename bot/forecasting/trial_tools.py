@@ -6,7 +6,7 @@ Every call is recorded.
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,6 +38,7 @@ from bot.core.language_models import (
     ToolDefinition,
 )
 from bot.core.learning import FittedParameters
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.research import SourcePolicy
 from bot.core.values import Json

@@ -9,7 +9,7 @@ tunes on all other questions; here only earlier outcomes count, since those of o
 import asyncio
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +20,7 @@ from bot.core.errors import LeakError
 from bot.core.forecasts import Trial
 from bot.core.interfaces import Clock
 from bot.core.learning import FittedParameters, ResolvedForecast
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BinaryOutcome
 from bot.core.predictions import BinaryPrediction
 from bot.core.values import Json

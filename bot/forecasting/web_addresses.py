@@ -9,11 +9,11 @@ import re
 import unicodedata
 from binascii import a2b_base64
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import ParamSpec, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import strip_invisible
 
 # A real address is shorter, and one that is not read whole must not pass unchecked.

@@ -1,13 +1,14 @@
 """Plan comments on forecasts that a venue acknowledged; each comment is an intent that follows its forecast."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 
 import structlog
 
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Order
 from bot.core.submissions import Intent, IntentAction, SendDecision
 from bot.execution.gate.caps import tightest_headroom

@@ -1,12 +1,13 @@
 """Find open questions, record each version of them, and plan their forecasts."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from bot.core.errors import MalformedDataError
 from bot.core.interfaces import Clock, VenueReader
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Resolution
 from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.forecasting.reforecast_policy import FACTS_REASON, MOVED_REASON, ReforecastPolicy, log_odds_move

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -11,6 +11,7 @@ import structlog
 from bot.core.beliefs import Step
 from bot.core.errors import AuthenticationError, QuotaExhaustedError, strip_error_type
 from bot.core.forecasts import Trial
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question, QuestionRef
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.failures import describe_error, describe_failures, failure_reason

@@ -5,13 +5,14 @@ account had done: the folder was made or adopted, the venue resumed, the ledger 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 import structlog
 
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.interfaces import Clock, VenueSubmitter, WriteListingSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import ListedWrite
 from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.jobs.halts import record_halt

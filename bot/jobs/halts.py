@@ -4,13 +4,14 @@ While a halt is in force, cancel the open orders of this program and record a st
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 import structlog
 
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.interfaces import Clock, TradingSubmitter, VenueSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import IntentState
 from bot.execution.gate.caps import loss_limit_breach
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues

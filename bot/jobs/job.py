@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
+
+from bot.core.light_dataclass import dataclass
 
 JOB_TIME_LIMIT = timedelta(minutes=30)
 

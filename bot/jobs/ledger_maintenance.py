@@ -1,12 +1,12 @@
 """Maintain the ledger: verify the audit and export its head, make checked backups and prune old ones."""
 
 import asyncio
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.core.errors import MalformedDataError, NotFoundError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.jobs.halts import record_halt
 from bot.store import audit_log
 from bot.store import backups as store_backup

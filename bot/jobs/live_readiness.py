@@ -6,7 +6,7 @@ Credentials, settled writes, no writes of others on the account, a correct clock
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import structlog
 
 from bot.core.errors import AuthenticationError, FoxcastError, StoreError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.execution.gate.readiness import LiveReadiness, clock_fault, unsettled_fault

@@ -4,7 +4,7 @@ Forecasts, locks, and the privileged ones of ``privileged_requests``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import structlog
 
 from bot.core.errors import RequestRejectedError, StoreError, describe_error
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import (
     ClosePositions,
     ForecastQuestion,

@@ -4,7 +4,7 @@ Closing orders pass the same gate and outbox as every other order.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import structlog
 from bot.core.errors import FoxcastError, StoreError, describe_error, describe_error_with_type
 from bot.core.forecasts import Forecast
 from bot.core.interfaces import Clock, ClosingPlanner, OrderPlanner, TradingSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import ClosePositions, PositionToClose
 from bot.core.orders import Account, ClosingProposal, OrderPlan, OrderSide, Position
 from bot.core.submissions import ExecutionMode, HoldDecision, IntentState

@@ -8,13 +8,14 @@ prices that moved by a step.
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import structlog
 
 from bot.core.errors import AuthenticationError, ServiceUnavailableError
 from bot.core.interfaces import PriceFeed, RandomStreams
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction, prediction_mismatch
 from bot.core.questions import CrowdForecast, QuestionRef, Quote
 from bot.forecasting.reforecast_policy import log_odds_move

@@ -5,7 +5,7 @@ The proof of each is checked again here, and each has its audit row.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from bot.core.errors import AuthenticationError, NotFoundError, RequestRejectedError, StoreError
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import (
     AddPrincipal,
     AdoptFolder,

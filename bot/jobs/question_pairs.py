@@ -6,13 +6,14 @@ One pass reads a bounded number of open questions, asks a bounded number of time
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 
 import structlog
 
 from bot.core.errors import BudgetExhaustedError, NotFoundError, RequestRejectedError, ServiceUnavailableError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question, QuestionRef
 from bot.forecasting.pair_judge import judge_pair
 from bot.forecasting.question_matching import QuestionFeatures, QuestionMatch, match_questions, read_features

@@ -5,7 +5,6 @@ every account is read, paper and live, and the payout of each decided question i
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import structlog
 
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.interfaces import Clock, PaperTradingSubmitter, TradingSubmitter, VenueSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, ContractSide, UnpaidOutcome
 from bot.core.outcomes import Resolution
 from bot.core.submissions import ExecutionMode

@@ -1,13 +1,13 @@
 """Read the outcomes of everything that was forecast, and score each forecast against each outcome once."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from bot.core.errors import FoxcastError
 from bot.core.interfaces import Clock, ContestReader, VenueReader
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import CROWD_RULE_PREFIX, Resolution, Score, VoidOutcome
 from bot.core.questions import QuestionRef
 from bot.jobs.discovery import check_reader

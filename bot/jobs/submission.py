@@ -5,7 +5,7 @@ A batch waits for the first forecast of each of its questions.
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -14,6 +14,7 @@ from bot.core.concurrency import map_concurrently
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.forecasts import Forecast
 from bot.core.interfaces import Clock, OrderPlanner, TradingSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account
 from bot.core.permissions import SubmissionApproval
 from bot.core.submissions import GateDecision, HoldDecision, Intent, IntentState, SendDecision

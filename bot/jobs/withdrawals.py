@@ -5,7 +5,6 @@ intent like any other.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from bot.core.errors import (
 )
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, TradingSubmitter, VenueSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import CancelOrder
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState, SendDecision
 from bot.execution.gate.execution_policy import ExecutionPolicy

@@ -11,10 +11,10 @@ because no kept Python library does it on asyncio with a clock of one's own. Wha
 """
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 
 from bot.core.beliefs import ModelUsage
+from bot.core.light_dataclass import dataclass
 
 # Requests in flight to a model about which nothing is known yet.
 FIRST_LIMIT = 16

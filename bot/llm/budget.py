@@ -6,11 +6,12 @@ A call that may fit after others are settled waits for them, in order of arrival
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 
 from bot.config.schema import LlmSection
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.store.model_calls import ScopeSpending
 
 # How many scopes (forecasts) are cached; others are read from the ledger again.

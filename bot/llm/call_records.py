@@ -6,13 +6,13 @@ Each message of a prompt is a separate document, serialised and hashed once.
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from bot.core.beliefs import ModelUsage
 from bot.core.identity_cache import IdentityCache
 from bot.core.ids import sha256_hex
 from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingSettings, ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.store.documents import CompressedDocument, compress_json
 from bot.store.evidence import DocumentStore

@@ -6,7 +6,7 @@ A request without a complete reply is sent again if the budget allows it.
 import asyncio
 import math
 from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from bot.core.beliefs import ModelUsage
@@ -19,6 +19,7 @@ from bot.core.errors import (
 )
 from bot.core.ids import derive_id
 from bot.core.language_models import FinishReason, ModelAnswer, ModelCompletion, ModelRequest, Prompt, SamplingSettings
+from bot.core.light_dataclass import dataclass
 from bot.llm.background_tasks import BackgroundTasks, DailyAlerts
 from bot.llm.budget import BudgetReservation, BudgetShortage, SpendingBudget, SpendingRequest
 from bot.llm.call_records import (

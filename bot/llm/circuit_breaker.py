@@ -1,13 +1,13 @@
 """Whether a model server may be called now: a circuit breaker, requested pauses, and accounts without money."""
 
 import asyncio
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from bot.config.schema import ProviderSection
 from bot.core.errors import FoxcastError, QuotaExhaustedError, ServerUnreachableError, ServiceUnavailableError
 from bot.core.interfaces import Clock, RandomStreams
+from bot.core.light_dataclass import dataclass
 from bot.llm.background_tasks import DailyAlerts
 from bot.llm.deadline import RequestDeadline
 from bot.llm.providers import is_unreachable

@@ -7,7 +7,7 @@ import asyncio
 import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 import structlog
@@ -36,6 +36,7 @@ from bot.core.language_models import (
     ModelRequest,
     Prompt,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import known_redactor, redact_known_secrets
 from bot.llm.adaptive_limit import LimitReason
 from bot.llm.background_tasks import BackgroundTasks, DailyAlerts

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -10,6 +9,7 @@ import structlog
 from bot.config.schema import HealthSection
 from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution, ModelPerformance
+from bot.core.light_dataclass import dataclass
 from bot.store.model_calls import ModelDemotion, ModelPerformanceStore, RecentModelPerformance
 
 log = structlog.get_logger(__name__)

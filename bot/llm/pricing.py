@@ -5,12 +5,13 @@ An unknown price never counts as zero.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bot.config.schema import ModelSection
 from bot.core.errors import ConfigError, FoxcastError, MalformedDataError
 from bot.core.interfaces import ModelProvider
 from bot.core.language_models import ModelCompletion, TokenPrice
+from bot.core.light_dataclass import dataclass
 from bot.llm.providers import HELPER_ROLES, describe_foreign_error, provider_defaults, sampling_settings
 from bot.llm.roles import ModelRoles, bare_model_name, provider_name
 from bot.store.model_calls import ModelCallStore

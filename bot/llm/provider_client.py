@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from bot.core.beliefs import ModelUsage
 from bot.core.errors import FoxcastError, MalformedDataError, QuotaExhaustedError, ServiceUnavailableError
 from bot.core.interfaces import ModelProvider
 from bot.core.language_models import ModelCompletion, ModelDefaults
+from bot.core.light_dataclass import dataclass
 from bot.llm.adaptive_limit import AdaptiveLimit
 from bot.llm.calls import ModelCall
 from bot.llm.circuit_breaker import BreakerPermit, RequestVerdict, ServerServices, ServerState

@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from itertools import count
 
@@ -18,6 +18,7 @@ from bot.config.schema import ProviderSection
 from bot.core.beliefs import ModelUsage
 from bot.core.interfaces import Clock
 from bot.core.language_models import ModelUrgency
+from bot.core.light_dataclass import dataclass
 from bot.llm.adaptive_limit import AdaptiveLimit, LimitReason
 from bot.net.rate_headers import RequestAllowance
 

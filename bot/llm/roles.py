@@ -1,10 +1,9 @@
 """Which model plays which role, as configured; validated at the start, so that a misspelt provider is found early."""
 
-from dataclasses import dataclass
-
 from bot.config.schema import LlmSection, ModelSection, RoleSection
 from bot.core.errors import ConfigError
 from bot.core.language_models import ModelDialect, Prompt
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import suggest_names
 
 # The role that most forecasters ask.

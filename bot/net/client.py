@@ -11,7 +11,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
@@ -31,6 +31,7 @@ from bot.core.errors import (
     ServerUnreachableError,
     ServiceUnavailableError,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.net.connections import PROXY_REMEDY, ProxySelector, describe_proxy_status, loggable_proxy
 from bot.net.rate_headers import report_response_headers, retry_after_s

@@ -6,11 +6,11 @@ The first connection imports the library, because that takes a tenth of a second
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.core.proxy_settings import ProxySettings, check_proxy_url
 from bot.core.redaction import register_url_passwords
 from bot.net.urls import is_loopback_host, loggable_url

@@ -10,7 +10,6 @@ from __future__ import annotations
 import select
 import socket
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ import aiohttp
 import yarl
 
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.net.connections import ProxySelector, create_tls_context
 from bot.net.urls import loggable_url
 from bot.net.web.addresses import require_no_metadata_service

@@ -14,13 +14,14 @@ import math
 from bisect import bisect_right, insort
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from bot.core.errors import ConfigError, ServiceUnavailableError, StoreError
+from bot.core.light_dataclass import dataclass
 from bot.net.rate_headers import REFUSAL_STATUSES, TOO_MANY_REQUESTS, requested_wait_s
 
 if TYPE_CHECKING:

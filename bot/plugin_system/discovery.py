@@ -8,7 +8,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from importlib import metadata
@@ -19,6 +18,7 @@ from typing import NoReturn
 
 from bot.core.child_process import INSTALLATION_FOLDER
 from bot.core.errors import ConfigError, PluginError
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import suggest_names
 from bot.plugin_system.renamed_names import RENAMED_PLUGINS
 

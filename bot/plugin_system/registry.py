@@ -8,7 +8,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import pluggy
@@ -18,6 +18,7 @@ from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.config.trust import plugin_files_objection
 from bot.core.errors import ConfigError, FoxcastError, NotFoundError, PluginError
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import suggest_names
 from bot.core.plugin_specs import (
     API_VERSION,

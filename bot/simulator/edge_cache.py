@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.faults import FaultDetails, RequestFault
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.fake_service import FakeService, ServedService, serve_service
 from bot.simulator.models.model_service import DEFAULT_MODEL, STRICT, SimulatedModelServer
 from bot.simulator.venues.forecastbench_bridge import ForecastBenchBridge

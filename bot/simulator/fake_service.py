@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -20,6 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Router
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.edge_cache import CapturedResponse, EdgeCache, capture_response, spoil_response
 from bot.simulator.faults import WORLD_FAULTS, FaultDetails, FaultSchedule, RequestFault
 from bot.simulator.request_log import EffectLog, LoggedRequest, RateLimitChecker, RequestEffect, RequestLimit

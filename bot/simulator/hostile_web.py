@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from bot.core.errors import FoxcastError, ServiceUnavailableError
+from bot.core.light_dataclass import dataclass
 from bot.net.web.fetcher import DEFAULT_FETCH_LIMITS, FetchLimits, GuardedFetcher
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from signal import SIGKILL, SIGTERM
 from typing import Any
+
+from bot.core.light_dataclass import dataclass
 
 # A run of a program: it answers one line after the other, both without line ends.
 LineHandler = Callable[[str], str]

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from bot.core.light_dataclass import dataclass
 
 if TYPE_CHECKING:
     from bot.core.interfaces import Clock

@@ -7,13 +7,13 @@ Sources: BLF paper, equations 3, 6, 10 and 11; C. Genest and J. V. Zidek (1986).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bot.core.beliefs import PriorSource
+from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import (
     FloatArray,
     IntArray,

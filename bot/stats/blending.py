@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.stats.arrays import LOGIT_EPSILON, log_odds
 from bot.stats.ridge_regression import RegressionRow, RegressionTerm, fit_coefficients

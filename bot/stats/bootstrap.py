@@ -10,12 +10,12 @@ random groups K. Wolter, Introduction to Variance Estimation (2007), chapter 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
+from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import FloatArray, IntArray, require_finite, require_same_length
 from bot.stats.scores import index_from_brier
 

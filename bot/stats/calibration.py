@@ -6,13 +6,13 @@ And reliability of forecasts by bins. Source: BLF paper, appendix C.11, equation
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import (
     LOGIT_EPSILON,
     EncodedKeys,

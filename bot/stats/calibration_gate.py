@@ -9,13 +9,13 @@ Source: docs/facts/scoring.md#calibration-findings.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bot.core.errors import LeakError
+from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import BoolArray, DateArray, FloatArray, require_unit_interval
 from bot.stats.calibration import (
     STANDARD_PENALTY,

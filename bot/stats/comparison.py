@@ -7,11 +7,11 @@ method, question or chance. Sources: docs/facts/scoring.md#difficulty; BLF paper
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import BoolArray, FloatArray, IntArray, encode_keys, require_finite, require_same_length
 from bot.stats.scores import index_from_brier
 

@@ -10,9 +10,10 @@ Source: J. L. Kelly, A New Interpretation of Information Rate, Bell System Techn
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, Position
 from bot.stats.arrays import log_odds
 

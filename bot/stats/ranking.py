@@ -5,11 +5,10 @@ The papers on courts of models report these figures; each ignores something that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import BoolArray, FloatArray, require_same_length, require_unit_interval
 
 

@@ -8,12 +8,12 @@ separate names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bot.core.distributions import TAIL_MASS
+from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import FloatArray, IntArray, require_finite, require_same_length, require_unit_interval
 
 

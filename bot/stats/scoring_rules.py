@@ -4,9 +4,9 @@ A prediction gets no score for a void outcome, an unknown option, and a value be
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import (
     BRIER,
     CHOICE_BASELINE,

@@ -8,13 +8,13 @@ state them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import erfc, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import DateArray, FloatArray, require_finite, require_same_length
 
 Day = np.datetime64

@@ -4,13 +4,14 @@ Old readings are thinned out. The paper account and the real account of a venue 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, ContractSide, Position, UnpaidOutcome, VenueReportedGain
 from bot.core.outcomes import Outcome
 from bot.core.questions import SINGLE_TARGET, QuestionRef

@@ -1,13 +1,13 @@
 """Alerts and the messages that deliver them: which are open, and what each channel has and still waits for."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlite_utils import Database
 
 from bot.core.alerts import AlertLevel, NotificationMessage
+from bot.core.light_dataclass import dataclass
 from bot.store.connections import TransactionRunner
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 

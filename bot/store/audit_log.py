@@ -6,7 +6,6 @@ Verification finds an edited row and a removed tail.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.database import translate_errors
 from bot.store.private_files import read_private_json, replace_private_file
 from bot.store.serialization import JsonSerializer, format_timestamp, parse_timestamp, sanitize_text

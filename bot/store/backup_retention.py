@@ -7,11 +7,11 @@ is deleted only when a later one holds as much.
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, zip_longest
 from pathlib import Path
 
+from bot.core.light_dataclass import dataclass
 from bot.store.backups import (
     LedgerBackup,
     LedgerContent,

@@ -13,12 +13,12 @@ import shutil
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.database import open_reader, translate_errors
 from bot.store.integrity_checks import run_full_check
 from bot.store.private_files import create_private_file, sync_to_disk

@@ -5,13 +5,14 @@ Usage is counted in the same transaction that adds to it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account
 from bot.core.permissions import CapUsage, ExposureGroups
 from bot.core.questions import QuestionRef

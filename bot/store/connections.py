@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,6 +23,7 @@ from sqlite_utils import Database
 
 from bot.core.clock import yield_to_event_loop
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.database import (
     DiskReserve,
     explain_error,

@@ -8,7 +8,6 @@ because the clock was set back, deletes the sums from its day on, and they are m
 # ruff: noqa: S608 - statements made of the constants below
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from bot.core.beliefs import ModelUsage
+from bot.core.light_dataclass import dataclass
 from bot.store.connections import TransactionRunner
 from bot.store.serialization import format_timestamp
 

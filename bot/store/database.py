@@ -13,13 +13,13 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from bot.core.errors import StateFolderLockedError, StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.private_files import (
     create_private_file,
     find_foreign_entries,

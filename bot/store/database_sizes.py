@@ -3,10 +3,10 @@
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from bot.core.light_dataclass import dataclass
 from bot.store.database import open_reader, translate_errors
 from bot.store.evidence import evidence_path
 from bot.store.evidence_copies import find_databases

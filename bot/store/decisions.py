@@ -5,13 +5,14 @@ Also the snapshot of question, intents and locks on which a decision is based.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
 from sqlite_utils import Database
 
 from bot.core.errors import NotFoundError
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question, QuestionRef
 from bot.core.submissions import ExecutionMode, GateDecision, HoldDecision, Intent, IntentState, SendDecision
 from bot.store import documents, intents

@@ -6,12 +6,12 @@ Those of the ledger are small and decide something: setups, fitted parameters, m
 
 import asyncio
 import zlib
-from dataclasses import dataclass
 
 from sqlite_utils import Database
 
 from bot.core.errors import NotFoundError, StoreError
 from bot.core.ids import sha256_hex as digest_of
+from bot.core.light_dataclass import dataclass
 from bot.store.serialization import sanitize_text
 
 _INSERT_DOCUMENT = "insert into document (digest, media_type, size, packed) values (?, ?, ?, ?) on conflict do nothing"

@@ -1,11 +1,11 @@
 """The log of the daemon: events for people, and runs of jobs."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_message
 from bot.store.connections import LedgerWriter, TransactionRunner
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text

@@ -15,7 +15,6 @@ import lzma
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -23,6 +22,7 @@ from sqlite_utils.migrations import Migrations
 
 from bot.core.errors import NotFoundError, StoreError
 from bot.core.ids import sha256_hex
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_known_secret_bytes
 from bot.store.connections import TransactionRunner
 from bot.store.documents import (

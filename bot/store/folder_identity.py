@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError, StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.database import open_reader, open_writer, translate_errors
 from bot.store.private_files import read_private_file, replace_private_file
 

@@ -7,7 +7,7 @@ forecast or a backtest).
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlite_utils import Database
 
 from bot.core.beliefs import ModelUsage
 from bot.core.forecasts import Trial, TrialEnd
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
 from bot.store.ledger import Ledger

@@ -5,7 +5,6 @@ Each question and forecaster has at most one unfinished forecast.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from bot.core.beliefs import Step
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.forecasts import Forecast, ForecasterSetup, Trial
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.store.connections import LedgerReaders, TransactionRunner

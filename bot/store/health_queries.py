@@ -1,12 +1,13 @@
 """Queries about how the daemon fares: runs of its jobs, trials that all fail, venues without an open question."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 from sqlite_utils import Database
 
 from bot.core.forecasts import Trial, TrialEnd
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import VoidOutcome
 from bot.core.permissions import SubmissionApproval
 from bot.core.questions import QuestionRef

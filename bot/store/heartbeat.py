@@ -6,12 +6,12 @@ the machine went down.
 """
 
 import json
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.database import LockHolder, find_running_holder, translate_errors
 from bot.store.private_files import read_private_json, replace_private_file
 

@@ -9,13 +9,14 @@ import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 from typing import Protocol
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.store.cost_totals import WRONG_COST_TOTALS
 from bot.store.database import WAL_LIMIT_BYTES, open_reader, translate_errors
 from bot.store.schema_views import IS_RESOLVED

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,7 @@ from sqlite_utils import Database
 
 from bot.core.errors import NotFoundError, StoreError
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Order
 from bot.core.permissions import ExposureGroups
 from bot.core.questions import QuestionRef

@@ -5,7 +5,6 @@ Parameters are stored by the digest of their content and found by date.
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +12,7 @@ from sqlite_utils import Database
 
 from bot.core.forecasts import Trial
 from bot.core.learning import LESSON_ACTION, FittedParameters, ResolvedForecast, UnresolvedNote
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Resolution
 from bot.core.questions import QuestionRef
 from bot.store.connections import LedgerReaders, TransactionRunner

@@ -5,7 +5,6 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from sqlite_utils import Database
 
 from bot.config.schema import Config
 from bot.core.errors import NotFoundError, StoreError
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import ExecutionMode
 from bot.store import audit_log
 from bot.store.accounts import AccountReadingStore, ProfitStore

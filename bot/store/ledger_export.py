@@ -8,13 +8,14 @@ import json
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.backups import copy_database
 from bot.store.database import open_reader, translate_errors
 from bot.store.evidence import EvidenceReader, evidence_path

@@ -1,12 +1,12 @@
 """Queries for the weekly letter: what was forecast, scored, spent and gained since a time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError
+from bot.core.light_dataclass import dataclass
 from bot.store.evidence import get_evidence
 from bot.store.serialization import STEP, format_timestamp
 

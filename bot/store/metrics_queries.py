@@ -1,11 +1,11 @@
 """Queries for metrics: counts and sums that use an index, whatever the size of the ledger."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.store.serialization import format_timestamp
 
 # Each uses a partial index of the table.

@@ -9,7 +9,6 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from sqlite_utils import Database, Migrations
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.backups import LedgerBackup, create_backup
 from bot.store.database import explain_error, open_writer, translate_errors
 

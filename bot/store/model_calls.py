@@ -6,7 +6,7 @@ process died counts at its maximum cost.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -17,6 +17,7 @@ from sqlite_utils import Database
 from bot.core.beliefs import ModelUsage
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.language_models import CostAttribution, ModelPerformance
+from bot.core.light_dataclass import dataclass
 from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.cost_totals import (
     CostGrouping,

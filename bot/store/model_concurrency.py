@@ -1,11 +1,11 @@
 """How many requests to each model may be in flight, as was learned, and how many are; kept across restarts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.store.connections import TransactionRunner
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text
 

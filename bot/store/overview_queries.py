@@ -1,11 +1,11 @@
 """Read-only queries about the present: what is being forecast, what is due next, and what the gate held last."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.store.serialization import parse_timestamp
 
 ROWS_SHOWN = 10

@@ -4,7 +4,7 @@ The store reads them together, and writes each change with its row of the audit.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
@@ -12,6 +12,7 @@ from typing import TypeVar
 from sqlite_utils import Database
 
 from bot.core.errors import NotFoundError, RequestRejectedError
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account
 from bot.core.permissions import ApprovalState, ArmRecord, CapUsage, SubmissionApproval, UserRole
 from bot.store import audit_log

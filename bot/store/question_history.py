@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +9,7 @@ from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError, NotFoundError
 from bot.core.ids import sha256_hex
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction, prediction_mismatch
 from bot.core.questions import CrowdForecast, Question, QuestionRef
 from bot.store.connections import LedgerReaders

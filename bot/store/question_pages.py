@@ -5,12 +5,13 @@ grow with the ledger; the place where it stopped is where the next one begins.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Outcome
 from bot.core.predictions import BinaryPrediction, Prediction, QuestionShape
 from bot.core.questions import Question

@@ -5,7 +5,6 @@ A pair counts for the texts that were compared: after a change of either questio
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -15,6 +14,7 @@ from sqlite_utils import Database
 from bot.core.errors import NotFoundError
 from bot.core.ids import derive_id, sha256_hex
 from bot.core.learning import ResolvedForecast
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import ChoicePrediction, ChoiceShape, Prediction, prediction_mismatch
 from bot.core.questions import Question, QuestionRef
 from bot.store.connections import LedgerReaders, TransactionRunner

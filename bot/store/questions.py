@@ -5,7 +5,6 @@ Resolutions are append-only: the newest row of a target is the current one.
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from bot.core.errors import NotFoundError
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BinaryOutcome, NumericOutcome, Outcome, Resolution
 from bot.core.questions import CrowdForecast, Question, QuestionRef
 from bot.store.connections import LedgerReaders, TransactionRunner

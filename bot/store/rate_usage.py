@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.net.rate_limit import RateUsage
 from bot.store.connections import TransactionRunner
 from bot.store.database import translate_errors

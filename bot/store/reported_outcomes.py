@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.private_files import read_private_json, replace_private_file
 
 FILE_NAME = "reported_outcomes.json"

@@ -1,6 +1,6 @@
 """Requests of people to the daemon, one private file each: operator requests, cancellations, closing of positions."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from bot.core.errors import MalformedDataError, StoreError
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import CancelOrder, ClosePositions, OperatorRequest, SignedRequest
 from bot.core.orders import ContractSide
 from bot.store.database import translate_errors

@@ -7,7 +7,7 @@ and the last of them that had it, and how many did. The first answers teach; onl
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ import structlog
 
 from bot.core.errors import StoreError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.store.private_files import read_private_file, replace_private_file
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,6 @@ import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from sqlite_utils import Migrations
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.audit_log import AUDIT_HEAD_FILE
 from bot.store.backups import (
     BACKUP_FOLDER,

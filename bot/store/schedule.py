@@ -5,13 +5,13 @@ An expired lease counts as returned, unless its owner still works on it.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
 from bot.store.event_log import add_event

@@ -11,10 +11,10 @@ per cent. Resolved predictions that are not counted are listed with the reason.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BRIER, CROWD_RULE_PREFIX, SCORING_RULES
 from bot.core.questions import QuestionRef
 from bot.store.serialization import to_json_list

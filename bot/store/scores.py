@@ -4,7 +4,7 @@ Resolved predictions can be read as columns, for reports and calibration.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Outcome, Score
 from bot.core.predictions import BinaryShape, Prediction, QuestionShape
 from bot.core.questions import QuestionRef

@@ -3,13 +3,13 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError, StoreError
 from bot.core.ids import derive_id, sha256_hex
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Fill
 from bot.core.submissions import (
     ExecutionMode,

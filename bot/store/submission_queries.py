@@ -5,11 +5,12 @@ and counts.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Fill, OpenOrder, OrderSide
 from bot.core.outcomes import Resolution
 from bot.core.questions import QuestionRef

@@ -4,13 +4,13 @@ An intent is stored before anything is sent; unless proved refused or absent, it
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Fill
 from bot.core.questions import QuestionRef
 from bot.core.submissions import (

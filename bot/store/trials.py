@@ -7,7 +7,7 @@ models, search engines, pages and tools, with the full response.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from sqlite_utils import Database
 from bot.core.beliefs import Step
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.forecasts import ForecasterSetup, Trial, TrialEnd
+from bot.core.light_dataclass import dataclass
 from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.documents import (
     JSON_MEDIA_TYPE,

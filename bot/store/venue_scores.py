@@ -1,13 +1,13 @@
 """Scores and contest standings that venues report, and resolved questions without our own score, with the reason."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import ContestStanding, Outcome, Resolution
 from bot.core.predictions import Prediction, QuestionShape
 from bot.core.questions import QuestionRef

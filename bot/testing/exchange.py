@@ -6,12 +6,13 @@ visible.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from bot.core.errors import RequestRejectedError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, ContractSide, Fill, OpenOrder, Order, OrderSide, Position, UnpaidOutcome
 from bot.core.outcomes import BinaryOutcome, Outcome
 from bot.core.questions import Question, QuestionRef

@@ -1,13 +1,13 @@
 """Which contract kits fit a part of a plugin, and test classes for those that need nothing of its author."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import (
     BaseSpec,
     CommandSpec,

@@ -5,9 +5,9 @@ One response for every request, and a write client that records what is sent.
 
 # ruff: noqa: S101 - pytest is made of assert
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from bot.core.errors import MalformedDataError, NotFoundError
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.core.venue_http import HttpRequest, HttpResponse
 

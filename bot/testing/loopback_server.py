@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import TracebackType
 from typing import Self
@@ -11,6 +11,7 @@ import h11
 
 from bot.core.clock import SystemClock
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 
 LOOPBACK = "127.0.0.1"
 _READ_BYTES = 65_536

@@ -4,12 +4,13 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.testing.json_schema import fill_schema, find_variant
 from bot.testing.loopback_server import LoopbackServer, ReceivedRequest, ResponseEnding, ScriptedResponse

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bot.core.beliefs import ModelUsage
 from bot.core.interfaces import Clock
 from bot.core.language_models import ModelCompletion, Prompt, SamplingSettings, TokenPrice
+from bot.core.light_dataclass import dataclass
 
 CHEAP_PRICE = TokenPrice(tokens_in=1.0, tokens_cached=0.1, tokens_out=4.0)
 

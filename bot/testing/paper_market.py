@@ -1,10 +1,11 @@
 """Fake market for paper books: the test sets prices and sizes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 from bot.core.errors import FoxcastError
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, Order, OrderSide, Position, UnpaidOutcome
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome
 from bot.execution.paper.paper_market import FillRequest, FillResult, PaperFill, RemainderState

@@ -4,13 +4,14 @@
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
 from bot.core.errors import NotFoundError, RequestRejectedError
 from bot.core.interfaces import OrderPlanner
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, Order, OrderSide, Position, TradeProposal
 from bot.core.plugin_specs import VenueSpec
 from bot.core.predictions import BinaryPrediction, ChoicePrediction

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ import pytest
 
 from bot.core.errors import ServiceUnavailableError
 from bot.core.interfaces import PriceFeed
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import VenueSpec
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, Prediction, prediction_mismatch
 from bot.core.questions import Question, QuestionRef, Quote

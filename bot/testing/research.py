@@ -6,7 +6,7 @@ Search engine, time series, reference pages, page fetcher and reader, and a mode
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from bot.core.beliefs import ModelUsage
@@ -19,6 +19,7 @@ from bot.core.language_models import (
     ModelPerformance,
     ModelRequest,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.research import FetchedPage, PageText, Passage, SearchResult, TimeSeries
 

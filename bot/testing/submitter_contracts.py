@@ -2,12 +2,13 @@
 
 # ruff: noqa: S101 - pytest is made of assert
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from bot.core.errors import RequestRejectedError
 from bot.core.interfaces import SealingSubmitter, VenueSubmitter, WriteListingSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Order
 from bot.core.plugin_specs import VenueSpec
 from bot.core.predictions import BinaryPrediction

@@ -3,12 +3,13 @@
 # ruff: noqa: S101 - pytest is made of assert
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 
 from bot.core.interfaces import TradingSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, ContractSide, Fill, OpenOrder, Order, OrderSide, Position, UnpaidOutcome
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome, VoidOutcome
 from bot.core.questions import Question

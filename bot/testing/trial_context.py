@@ -6,7 +6,7 @@ Its models and tools follow the script of a test, and it records every request.
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from bot.core.language_models import (
     ToolDefinition,
 )
 from bot.core.learning import FittedParameters
+from bot.core.light_dataclass import dataclass
 from bot.core.research import SourcePolicy
 from bot.core.values import Json
 from bot.forecasting.untrusted_text import fence_text

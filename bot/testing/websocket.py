@@ -4,10 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bot.core.errors import ServiceUnavailableError
 from bot.core.interfaces import Clock, WebSocketConnection
+from bot.core.light_dataclass import dataclass
 
 # Below this, simulated time does not move.
 _CLOCK_RESOLUTION_S = 1e-6

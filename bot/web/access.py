@@ -11,7 +11,7 @@ import hmac
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.core.errors import AuthenticationError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.permissions import UserRole
 from bot.execution.gate.access_control import create_random_key, find_token_owner, hash_token
 from bot.store.ledger import Ledger

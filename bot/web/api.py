@@ -3,7 +3,6 @@
 import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -15,6 +14,7 @@ from starlette.routing import Route
 from bot.alerts.conditions import find_degradations
 from bot.core.errors import FoxcastError, NotFoundError, describe_error
 from bot.core.forecasts import Forecast
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BRIER
 from bot.core.questions import QuestionRef
 from bot.core.redaction import redact_foreign_message

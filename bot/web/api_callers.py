@@ -3,13 +3,14 @@
 import hmac
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from starlette.requests import Request
 
 from bot.config.secrets import read_api_token
 from bot.config.serve_schema import CallerTable, ServeSection
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 
 # Who asks where no caller has a table, and with the token of the server.
 LOCAL_CALLER = "local"

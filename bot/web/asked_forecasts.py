@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from datetime import time as day_time
 
@@ -13,6 +13,7 @@ from bot.app.app import FoxcastApp
 from bot.core.errors import FoxcastError, NotFoundError, describe_error
 from bot.core.forecasts import Forecast
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape, Prediction, QuestionShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.core.redaction import redact_foreign_message

@@ -5,13 +5,14 @@ What changed is not said: a page asks for itself again, and gets what its viewer
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.execution.gate.kill_switch import STOP_FILE
 from bot.store.evidence import evidence_path
 from bot.store.ledger import LEDGER_FILE

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bot.core.errors import FoxcastError
+from bot.core.light_dataclass import dataclass
 from bot.execution.gate.access_control import PrivilegedAction, is_allowed
 from bot.store.ledger import ReadOnlyState
 from bot.web.access import SessionStore, WebSession, cookie_name, is_still_known

@@ -4,10 +4,11 @@ All texts are escaped. Coordinates are in pixels from the upper left corner, pro
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from markupsafe import Markup
+
+from bot.core.light_dataclass import dataclass
 
 SERIES_COLOURS = 8
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40.0, 12.0, 10.0, 24.0

@@ -6,7 +6,7 @@ Many watchers then cost as much as one.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -15,6 +15,7 @@ from bot.alerts.conditions import BrokenCondition, find_conditions
 from bot.alerts.health_snapshot import HealthSnapshot, read_own_health
 from bot.config.schema import Config
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.forecasting.failures import failure_pattern, failure_reason
 from bot.jobs.live_readiness import ClockSkewReader
 from bot.store.alerts import ChannelStatus

@@ -9,7 +9,6 @@ import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
@@ -21,6 +20,7 @@ from rich.cells import cell_len
 from bot.core.distributions import clamped_quantile
 from bot.core.errors import ConfigError
 from bot.core.forecasts import TrialEnd
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import (
     BinaryPrediction,

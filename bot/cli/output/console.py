@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
@@ -20,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.cli.output.safe_output import escape_json_text
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import scoring_rules_for
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import QuestionShape

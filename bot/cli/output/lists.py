@@ -4,13 +4,13 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from bot.cli.output.safe_output import escape_json_text
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import replace_invisible, suggest_names
 
 Item = TypeVar("Item")

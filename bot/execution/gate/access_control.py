@@ -9,11 +9,11 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
 from bot.core.errors import AuthenticationError
+from bot.core.light_dataclass import dataclass
 from bot.core.permissions import UserRole
 from bot.store.permissions import PrincipalRecord
 

@@ -19,10 +19,10 @@ C. Whitrow, Algorithms for optimal allocation of bets on many simultaneous event
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import fsum, inf
 
 from bot.config.venue_schema import CapsSection
+from bot.core.light_dataclass import dataclass
 from bot.execution.gate.decision_context import DecisionContext, exposure_groups
 
 # Sums of prices carry rounding; no cap is missed by more.

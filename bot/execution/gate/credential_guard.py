@@ -6,13 +6,14 @@ when a person resumes the venue.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 import structlog
 
 from bot.core.errors import AuthenticationError, HttpErrorResponse, RequestRejectedError
 from bot.core.interfaces import Clock, HttpClient, WriteClient
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.core.venue_http import HttpRequest, HttpResponse
 from bot.net.response_body import quote_reply

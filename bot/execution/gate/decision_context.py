@@ -4,13 +4,14 @@ The forecast, the execution policy of its venue, and the state of both.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import Flag, auto
 from math import inf
 
 from bot.core.forecasts import Forecast
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Order, OrderPlan
 from bot.core.permissions import ArmRecord, CapUsage, ExposureGroups, SubmissionApproval
 from bot.core.questions import Question

@@ -1,7 +1,7 @@
 """How config allows a venue to be used: execution mode, submitting forecaster, account, and limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 
 from bot.config.schema import Config
@@ -13,6 +13,7 @@ from bot.config.venue_schema import (
     ExcludeSection,
     TradingSection,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Order, OrderSide
 from bot.core.plugin_specs import OrderFees, PluginTableName, VenueSpec
 from bot.core.questions import Question

@@ -6,11 +6,12 @@ again, since things may have changed since the decision.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from bot.core.errors import NotFoundError
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import OrderPlan
 from bot.core.permissions import CapUsage, SubmissionApproval
 from bot.core.submissions import GateDecision, HoldDecision, Intent, SendDecision

@@ -6,11 +6,11 @@ It is checked again before each write.
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_known_secrets
 from bot.store.database import translate_errors
 from bot.store.permissions import ALL_VENUES, SubmissionHalt

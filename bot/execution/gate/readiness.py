@@ -5,10 +5,11 @@ Nothing counts as present before it was checked.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from bot.config.venue_schema import CapsSection
+from bot.core.light_dataclass import dataclass
 from bot.store.audit_log import AuditHead
 from bot.store.event_log import JobRunRow
 

@@ -6,9 +6,10 @@ cannot be made counts as an objection: the builder of the context ensures that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import OrderSide
 from bot.core.permissions import ApprovalState, ArmRecord
 from bot.core.predictions import prediction_mismatch

@@ -1,11 +1,11 @@
 """The session that submitting and reading back share: one submitter, the lock on its account, and the ledger."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import structlog
 
 from bot.core.interfaces import Clock, SealingSubmitter, VenueSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import (
     ExecutionMode,
     Intent,

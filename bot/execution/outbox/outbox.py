@@ -10,11 +10,12 @@ show yet, is not absent. What no reading settles long after that needs a person 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 
 from bot.core.errors import FoxcastError, StoreError, describe_error_with_type
 from bot.core.interfaces import Clock, VenueSubmitter
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState, SealedRequest, WriteReceipt
 from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.gate.readiness import MAX_UNSETTLED_WRITES

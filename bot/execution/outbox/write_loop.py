@@ -5,7 +5,6 @@ and after a write without an answer the rest of the batch is not begun.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
 
@@ -17,6 +16,7 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.interfaces import WriteClient
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question, describe_changes
 from bot.core.submissions import Intent, IntentAction, IntentState, SealedRequest, SubmissionBatch, WriteReceipt
 from bot.core.venue_http import HttpRequest, HttpResponse, ResponsibleParty, WriteVerdict

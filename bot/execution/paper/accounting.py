@@ -6,13 +6,13 @@ Amounts are whole millionths, so that sums are exact. Each function works within
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, Position
 from bot.core.questions import QuestionRef
 from bot.store.serialization import format_timestamp

@@ -6,12 +6,12 @@ Cash and shares are whole millionths. Every movement of cash is a set of posting
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from sqlite_utils import Database, Migrations
 
+from bot.core.light_dataclass import dataclass
 from bot.store.connections import ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
 

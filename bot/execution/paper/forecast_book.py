@@ -6,7 +6,6 @@ moment can be determined later; that is what such venues score.
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from sqlite_utils import Database, Migrations
 from bot.core.errors import RequestRejectedError
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.submissions import Intent, IntentAction, IntentState, SealedRequest, SubmissionBatch, WriteReceipt

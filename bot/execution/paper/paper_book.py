@@ -9,7 +9,7 @@ the payouts are reversed exactly.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from sqlite_utils import Database
 from bot.core.errors import FoxcastError, RequestRejectedError, StoreError, describe_error_with_type
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, ContractSide, Position, UnpaidOutcome
 from bot.core.outcomes import Outcome, Resolution
 from bot.core.plugin_specs import PaperBookContext

@@ -5,11 +5,11 @@ order may hold ``cancel``: the ids of own resting orders to be cancelled first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, Order, Position, UnpaidOutcome
 from bot.core.outcomes import Outcome
 

@@ -4,7 +4,6 @@ Each function works within the transaction of its caller.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Fill, OpenOrder, Order, OrderSide
 from bot.core.questions import QuestionRef
 from bot.execution.paper import accounting

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sqlite_utils import Database
 
+from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account
 from bot.execution.paper import accounting
 from bot.execution.paper.accounting import from_millionths

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Annotated, Protocol
@@ -16,6 +15,7 @@ from typing import Annotated, Protocol
 from pydantic import AfterValidator, Field
 
 from bot.core.distributions import curve_from_quantiles, curve_quantiles
+from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import PluginSettings
 from bot.core.predictions import (
     BinaryPrediction,

@@ -7,12 +7,13 @@ the update: the old belief is kept and a note says why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Literal
 
 from bot.core.beliefs import Belief, ConfidenceLevel, Evidence
 from bot.core.distributions import flat_prediction
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
 from bot.core.questions import Question
 from bot.core.values import Json

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -36,6 +36,7 @@ from bot.core.language_models import (
     Prompt,
     ToolDefinition,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction
 from bot.core.values import Json
 from bot.forecasting.agent.answer_schema import TargetPredictions, prediction_distance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import structlog
@@ -12,6 +12,7 @@ from bot.core.beliefs import ModelUsage
 from bot.core.errors import ConfigError
 from bot.core.interfaces import TrialContext
 from bot.core.language_models import Message, MessageRole, ModelDialect, ModelPerformance, ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.values import Json
 from bot.forecasting.agent.belief_state import ITEM_CHARS, SOURCE_CHARS, BeliefState, EvidenceItem

@@ -6,12 +6,12 @@ Its words are fenced as those of somebody else: they give no orders, and none of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from bot.core.beliefs import StepObservation, ToolResult
 from bot.core.interfaces import TrialContext
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import ChoiceShape, CurveShape
 from bot.core.questions import Question
 from bot.core.values import Json

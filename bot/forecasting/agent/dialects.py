@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -22,6 +22,7 @@ from bot.core.language_models import (
     ToolCall,
     ToolDefinition,
 )
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.forecasting.agent.belief_state import BELIEF_FIELD
 from bot.forecasting.agent.parsing import (

@@ -9,13 +9,14 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from bot.core.beliefs import Step, StepAction, StepObservation, ToolResult
 from bot.core.errors import ContextLengthExceededError, FoxcastError, MalformedDataError, TrialLimitReachedError
 from bot.core.interfaces import TrialContext
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.forecasting.agent.answer_schema import (
     AnswerFormat,

@@ -10,13 +10,14 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import NoReturn, Protocol
 
 import structlog
 
 from bot.core.language_models import FinishReason, Message, ModelCompletion, Prompt, ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 
 MAX_TEXT = 2000

@@ -13,8 +13,8 @@ that only the background names (they decide nothing), and hosts that the operato
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.forecasting.web_addresses import (
     WebAddress,

@@ -10,7 +10,7 @@ Source: BLF (arXiv 2604.18576v3), appendix B, stage 2, and J.5.
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from bot.core.errors import (
     TrialLimitReachedError,
 )
 from bot.core.language_models import Message, MessageRole, Prompt
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.forecasting.prompt_files import fill_role_prompt, role_prompt_source
 from bot.forecasting.tools.base import ToolContext

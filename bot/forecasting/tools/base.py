@@ -1,7 +1,7 @@
 """What all tools share: their definition for a model, the check of arguments, the context of a trial and its guards."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ from bot.config.schema import ResearchSection
 from bot.core.errors import AuthenticationError, FoxcastError, MalformedDataError, NotFoundError, RequestRejectedError
 from bot.core.interfaces import PageFetcher
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.values import Json
 from bot.forecasting.failures import DailyWarnings

@@ -15,13 +15,13 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 
 from bot.core.child_process import MINIMAL_ENVIRONMENT, child_command
 from bot.core.errors import FoxcastError, ServiceUnavailableError
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.forecasting.services import CalculationResult, PythonCalculator
 from bot.forecasting.tools.base import ToolContext, define_tool, describe_failure, text_schema

@@ -4,7 +4,6 @@ The forecaster's earlier forecasts, other open questions like this one, and the 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import TypeVar
@@ -13,6 +12,7 @@ from bot.core.distributions import curve_quantiles
 from bot.core.forecasts import Forecast
 from bot.core.language_models import CostAttribution, ToolDefinition
 from bot.core.learning import UNRESOLVED_NOTES_TOOL
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, CurveShape, Prediction
 from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.core.values import Json

@@ -18,7 +18,7 @@ present version of a page may reveal the outcome, so the filter judges it before
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from bot.core.beliefs import ShownSource
 from bot.core.errors import FoxcastError, RequestRejectedError, StoreError
 from bot.core.ids import sha256_hex
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_known_secrets, redact_message
 from bot.core.research import PageText, Passage
 from bot.core.values import Json

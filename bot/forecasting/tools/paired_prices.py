@@ -1,10 +1,10 @@
 """The tool that reads prices of the same question at other venues."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.forecasting.aggregation import summarize_prediction
 from bot.forecasting.tools.base import ToolContext, define_tool

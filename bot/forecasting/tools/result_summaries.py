@@ -4,12 +4,13 @@ If no model plays the role, or it does not answer, the beginnings of the texts a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bot.core.beliefs import ShownSource
 from bot.core.concurrency import gather_all
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.language_models import Message, MessageRole, Prompt, ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.research import SearchResult
 from bot.core.values import Json
 from bot.forecasting.prompt_files import fill_role_prompt, role_prompt_source

@@ -4,13 +4,13 @@ Their values, and what a simple model says of each date of the question (BLF, ar
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date
 from enum import StrEnum
 
 from bot.core.beliefs import ShownSource
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.core.redaction import redact_known_secrets
 from bot.core.research import SeriesModel, TimeSeries

@@ -9,12 +9,12 @@ import dataclasses
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from bot.core.beliefs import ShownSource
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.language_models import ToolDefinition
+from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_known_secrets
 from bot.core.research import SearchResult
 from bot.core.values import Json

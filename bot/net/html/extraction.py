@@ -15,12 +15,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, BinaryIO
 
 from bot.core.errors import MalformedDataError
+from bot.core.light_dataclass import dataclass
 from bot.net.html.text import clean_text, decode_page, page_text
 from bot.net.html.visible_text import strip_hidden
 

@@ -9,12 +9,12 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from bot.core.child_process import MINIMAL_ENVIRONMENT, child_command
 from bot.core.errors import MalformedDataError, ServiceUnavailableError
+from bot.core.light_dataclass import dataclass
 from bot.core.research import FetchedPage, PageText
 
 if TYPE_CHECKING:

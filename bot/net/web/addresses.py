@@ -12,11 +12,11 @@ import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
 
 from bot.core.errors import ConfigError, RequestRejectedError, ServiceUnavailableError
+from bot.core.light_dataclass import dataclass
 from bot.net.urls import loggable_url
 
 if TYPE_CHECKING:

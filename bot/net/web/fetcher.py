@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from bot.core.errors import MalformedDataError, NotFoundError, RequestRejectedError, ServiceUnavailableError
+from bot.core.light_dataclass import dataclass
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.core.research import FetchedPage
 from bot.net.connections import ProxySelector, SendTrace, create_tls_context, open_http_client, send_once

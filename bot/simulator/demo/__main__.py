@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from bot.cli.output.files import require_writable, write_text_atomically
 from bot.config.process_setup import configure_process
 from bot.core.clock import SystemClock
 from bot.core.errors import FoxcastError
+from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import replace_invisible
 from bot.core.redaction import redact_message
 from bot.daemon.runner import ExitReason

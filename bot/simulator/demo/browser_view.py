@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from bot.cli.web import DEFAULT_LISTEN, serve_dashboard
@@ -11,6 +11,7 @@ from bot.config.loader import load_config
 from bot.config.web_schema import WebSection
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.simulator.demo.configuration import CONFIG
 from bot.store.database import LOCK_FILE
 from bot.store.ledger import state_folder

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bot.config.venue_schema import BankrollSection
+from bot.core.light_dataclass import dataclass
 from bot.simulator.environment import to_toml
 
 if TYPE_CHECKING:

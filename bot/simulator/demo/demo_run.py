@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -18,6 +18,7 @@ from bot.app.app import FoxcastApp, open_app
 from bot.cli.daemon_requests import terminal_user
 from bot.config.loader import load_config
 from bot.core.clock import SystemClock
+from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import ArmVenue
 from bot.daemon.recorder import DaemonRecorder
 from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 from bot.core.submissions import ExecutionMode
 from bot.evaluation.account_holdings import load_portfolio
 from bot.evaluation.ledger_scores import rows_by_forecaster

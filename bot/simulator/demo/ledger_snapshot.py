@@ -9,10 +9,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from bot.core.errors import StoreError
+from bot.core.light_dataclass import dataclass
 from bot.store.database import open_reader_with
 from bot.store.evidence import EvidenceReader, evidence_path
 from bot.store.score_totals import WAS_BEFORE_SPOT_TIME

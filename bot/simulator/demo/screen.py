@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.demo.ledger_snapshot import VOID, BeliefHistory, DemoSnapshot, EndedQuestion
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from bot.core.beliefs import ModelUsage
 from bot.core.forecasts import Trial
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction
 from bot.forecasting.aggregation import PoolingMethod, combine_trials, select_counted_trials
 from bot.simulator.laboratory.questions import LaboratoryQuestion

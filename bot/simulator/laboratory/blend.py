@@ -1,7 +1,6 @@
 """The blend forecaster in the laboratory, on the answers that its members gave before."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from bot.app.app import open_backtest_forecaster
 from bot.app.forecast_context import forecaster_training
@@ -11,6 +10,7 @@ from bot.core.forecasts import Trial
 from bot.core.ids import derive_id
 from bot.core.interfaces import HistoryLearner
 from bot.core.learning import FittedParameters, ResolvedForecast
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.predictions import BinaryPrediction
 from bot.core.values import Json

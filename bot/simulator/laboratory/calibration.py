@@ -1,11 +1,11 @@
 """Records forecasts and outcomes of the laboratory in a ledger and runs the gated calibrator on them, day by day."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.core.forecasts import Forecast
+from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.predictions import BinaryPrediction
 from bot.forecasting.gated_calibration import GatedCalibrator

@@ -5,11 +5,12 @@ Also how forecasters compare, whether planted effects are found, and the report.
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 from bot.forecasting.aggregation import PoolingMethod
 from bot.simulator.laboratory.answers import LOGIT_MEAN, ForecasterAnswers
 from bot.simulator.laboratory.forecaster_comparison import (

@@ -4,10 +4,11 @@ Their settings, and the simulated models that play their roles.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bot.core.errors import ConfigError
+from bot.core.light_dataclass import dataclass
 from bot.simulator.models.behaviour import ModelBehaviour
 
 # Names of models in the laboratory; all of them are simulated, and their names say so.

@@ -1,9 +1,10 @@
 """Planted effects (overconfidence, leaks), and whether the pipeline finds them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.laboratory.answers import ForecasterAnswers
 from bot.simulator.laboratory.calibration import bootstrap_interval, calibration_slope
 from bot.simulator.laboratory.forecaster_variants import OVERCONFIDENCE_FACTOR, REFERENCE

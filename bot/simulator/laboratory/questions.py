@@ -1,9 +1,10 @@
 """Questions of a simulated world at dated cutoffs, with the true probability and the outcome of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.simulator.world.questions import AnswerKind, QuestionEnding, SimulatedQuestion, outcome_day

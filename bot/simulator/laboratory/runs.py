@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
+from bot.core.light_dataclass import dataclass
 from bot.evaluation.leak_audit import AuditedDocument, AuditOpinion, LeakAudit
 from bot.simulator.laboratory.answers import ForecasterAnswers, LeakCounts, collect_answers
 from bot.simulator.laboratory.blend import MemberAnswers, run_blend

@@ -1,9 +1,10 @@
 """Scores of forecasters in the laboratory, and their paired differences to a reference on the same questions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.laboratory.answers import TrialCosts
 from bot.simulator.laboratory.questions import LaboratoryQuestion
 

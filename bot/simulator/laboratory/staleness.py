@@ -5,7 +5,7 @@ loses that renews its forecasts less often follows from the daily ones; the rule
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -14,6 +14,7 @@ from bot.core.clock import SystemClock
 from bot.core.concurrency import map_concurrently
 from bot.core.errors import ConfigError
 from bot.core.forecasts import Trial
+from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import Question
 from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext, NoAnswerError, begin_forecast

@@ -6,7 +6,7 @@ The real tools, gateway and ledger, with simulated models and press, in virtual 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from bot.core.forecasts import Trial
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution
+from bot.core.light_dataclass import dataclass
 from bot.core.research import FetchedPage, PageText
 from bot.evaluation.leak_audit import LeakAudit, LeakAuditRun, ModelLeakAuditor
 from bot.forecasting.trial import StepLogger, TrialSettings, run_trial

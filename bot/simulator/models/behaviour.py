@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
 from bot.core.clock import SeededRandom
 from bot.core.ids import sha256_hex
+from bot.core.light_dataclass import dataclass
 from bot.testing.model_server import JsonFlaw, ScriptedReply, reply_refusal, spoil_json
 
 

@@ -5,9 +5,9 @@ It chooses from lists, leads subagents, reports, argues, judges, and is a juror.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.models.evidence_weighing import LogOddsReading, is_instruction, relevance
 from bot.simulator.models.opinion import SimulatedOpinion
 from bot.simulator.models.prompt_reading import ChatMessage, fenced_parts, message_text

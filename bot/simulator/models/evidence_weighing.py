@@ -6,11 +6,11 @@ Readings of log-odds with an error that grows with age, pooled by precision, and
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 from statistics import NormalDist, fmean, median
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.models.prompt_reading import (
     WRITTEN_DATE,
     PromptQuestion,

@@ -3,11 +3,12 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from statistics import NormalDist, fmean
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.models.evidence_weighing import (
     FIGURES_ERROR,
     HIGH_CONFIDENCE_WEIGHT,

@@ -6,9 +6,11 @@ The question, the sources that tools returned, and its own moves.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date, datetime
 from typing import Any
+
+from bot.core.light_dataclass import dataclass
 
 ChatMessage = Mapping[str, Any]
 

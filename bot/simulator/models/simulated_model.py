@@ -6,11 +6,12 @@ Reads the messages it is shown, searches and reads pages, and answers in the req
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from typing import Any
 
 from bot.core.ids import sha256_hex
+from bot.core.light_dataclass import dataclass
 from bot.simulator.models.behaviour import AnswerBehaviour, AnswerFault, ModelBehaviour, apply_fault, draw_behaviour
 from bot.simulator.models.collaboration import (
     CRITIC,

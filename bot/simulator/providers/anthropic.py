@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Any, ClassVar
 
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock
+from bot.core.light_dataclass import dataclass
 from bot.simulator.providers.anthropic_rules import (
     BINDING_BETA,
     CLAUDE_MODELS,

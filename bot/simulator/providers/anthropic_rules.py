@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import groupby
 from typing import Any, NoReturn, TypeAlias
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.providers.chat_requests import ChatRequest, RequestRefusal, ServedModelProfile, without_nulls
 from bot.simulator.providers.request_checks import StrictSchemaSubset, walk_schema
 

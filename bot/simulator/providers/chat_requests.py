@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.testing.model_server import ScriptedReply
 
 CHARS_PER_TOKEN = 4

@@ -3,10 +3,10 @@
 import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from bot.core.ids import derive_id
+from bot.core.light_dataclass import dataclass
 from bot.simulator.providers.chat_requests import ChatRequest, RequestRefusal, ServedModelProfile, opaque_text
 from bot.simulator.providers.request_checks import walk_schema
 

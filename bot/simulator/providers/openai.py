@@ -1,9 +1,10 @@
 """A fake of OpenAI: chat completions and Responses on one server, with the models and rules of both."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.providers.chat_completions import CREATED_AT, SAMPLING_FIELDS, ChatRequestFormat
 from bot.simulator.providers.chat_requests import (
     ChatRequest,

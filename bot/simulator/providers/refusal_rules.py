@@ -1,7 +1,8 @@
 """The rules by which model providers refuse requests, and the fakes that enforce each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from bot.core.light_dataclass import dataclass
 
 # Ollama refuses nothing.
 ALL_DOUBLES = (

@@ -5,9 +5,9 @@ Tool calls and results in pairs, names, tool choice, and the subset of JSON Sche
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.simulator.providers.chat_requests import (
     ChatRequest,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.world.questions import AnswerKind, LifecycleAction, QuestionEnding, outcome_day, outcome_of
 
 if TYPE_CHECKING:

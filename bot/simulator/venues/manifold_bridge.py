@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.manifold_market_maker import NumericPriceScale
 from bot.simulator.venues.manifold_trading import ManifoldRefusal
 from bot.simulator.venues.world_bridge import bound_price, question_text

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from bot.core.light_dataclass import dataclass
 
 MIN_PRICE, MAX_PRICE = 0.01, 0.99
 

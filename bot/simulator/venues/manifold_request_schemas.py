@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.manifold_trading import ManifoldRefusal
 
 FieldReader: TypeAlias = Callable[[Any], Any]

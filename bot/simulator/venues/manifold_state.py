@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.manifold_market_maker import NumericPriceScale, ReferencePool
 
 EXPIRY_SWEEP_MS = 60_000

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import ROUND_HALF_UP, Decimal
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.manifold_market_maker import (
     MIN_POOL_SHARES,
     ArbitrageTrade,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.metaculus_forecast_rules import MetaculusRefusal
 from bot.simulator.venues.metaculus_state import FULL_GRID, QuestionScaling
 from bot.simulator.venues.world_bridge import bound_price

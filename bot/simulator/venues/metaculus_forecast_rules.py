@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.metaculus_state import (
     CONTINUOUS,
     FULL_GRID,

@@ -6,10 +6,10 @@ Accounts, tournaments, comments, questions, posts and leaderboards.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.metaculus_scores import account_scores
 from bot.simulator.venues.metaculus_state import (
     CONTINUOUS,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
+
+from bot.core.light_dataclass import dataclass
 
 FIRST_MOMENT = "0001-01-01T00:00:00"
 CONTINUOUS = frozenset({"numeric", "discrete", "date"})

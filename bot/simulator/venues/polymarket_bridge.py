@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.world_bridge import bound_price, question_text
 from bot.simulator.world.questions import LifecycleAction, QuestionEnding, outcome_of
 from bot.simulator.world.text_generation import capitalize_first

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.fake_service import logged_request, read_json_body
 from bot.simulator.request_log import LimitViolation, LoggedRequest
 from bot.simulator.venues import polymarket_responses as rows

@@ -6,10 +6,10 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.polymarket_state import (
     ONE_DOLLAR,
     FakePolymarketMarket,

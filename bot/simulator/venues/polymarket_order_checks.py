@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues import polymarket_signatures as signing
 from bot.simulator.venues.polymarket_order_books import round_to_tick
 from bot.simulator.venues.polymarket_queries import PolymarketRefusal

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.venues.polymarket_responses import is_closed, tag_id
 from bot.simulator.venues.polymarket_state import FakePolymarketEvent, FakePolymarketMarket, FakePolymarketState
 

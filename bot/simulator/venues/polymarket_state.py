@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
+
+from bot.core.light_dataclass import dataclass
 
 ONE_DOLLAR = Decimal(1)
 # The oracle's number for a price that is not set.

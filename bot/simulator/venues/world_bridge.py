@@ -6,8 +6,10 @@ Opened, traded, edited, closed and resolved as days pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
+
+from bot.core.light_dataclass import dataclass
 
 if TYPE_CHECKING:
     from bot.core.interfaces import Clock

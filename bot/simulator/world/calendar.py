@@ -1,7 +1,8 @@
 """Days of a simulated world and the dates that people write."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from bot.core.light_dataclass import dataclass
 
 DAY_S = 86_400.0
 

@@ -5,9 +5,10 @@ The true probability of some time ago, biased towards even odds, with a lasting 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 from bot.simulator.world.random_walks import RandomWalk
 
 MIN_PROBABILITY = 0.004

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 from bot.simulator.world.random_walks import STEP_DAYS, NormalLaw, RandomWalk, normal_cdf
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 relevant, stale, wrong, rewritten or hostile, with the ground truth of each.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bot.core.light_dataclass import dataclass
 from bot.simulator.world.news_language import word_figure, word_strength
 from bot.simulator.world.questions import SimulatedQuestion
 from bot.simulator.world.text_generation import capitalize_first, pick_one, write_pattern

@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from bot.core.light_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

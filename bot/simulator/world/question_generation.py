@@ -4,10 +4,11 @@ Which template of which theme, at which venue, from when to when, and how they e
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 from bot.simulator.world.calendar import WorldCalendar
 from bot.simulator.world.events import ThresholdEvent
 from bot.simulator.world.question_templates import (

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 from bot.simulator.world.calendar import WorldCalendar
 from bot.simulator.world.events import (
     ContestEvent,

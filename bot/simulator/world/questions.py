@@ -5,11 +5,12 @@ Its underlying event, and its lifecycle at its venue from opening to resolution.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeAlias
 
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 from bot.simulator.world.events import ContestEvent, IntervalEvent, PassageEvent, ThresholdEvent, ValueEvent
 
 UnderlyingEvent: TypeAlias = ThresholdEvent | PassageEvent | IntervalEvent | ContestEvent | ValueEvent

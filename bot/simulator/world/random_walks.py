@@ -1,12 +1,13 @@
 """Gaussian random walks in continuous time on a grid of quarter-days, with their exact conditional distributions."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from bot.core.clock import SeededRandom
+from bot.core.light_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
