@@ -92,10 +92,10 @@ async def _keep_contradicted_order(session: AccountSession, intent: Intent, aske
 
 
 async def _keep_vanished_order(session: AccountSession, intent: Intent, asked_at: datetime) -> None:
-    """Alert: an accepted order is missing. Others may have filled it, so its whole possible cost stays reserved."""
+    """Alert: an accepted order is missing. Others may have filled it, so its cost stays reserved; a person looks."""
     message = (
         f"the order {intent.id} on {intent.ref} was accepted, but the venue lists neither it nor a fill; its possible "
-        "cost stays reserved: check the venue"
+        f"cost stays reserved: check the venue; if nothing was filled: foxcast orders adopt {intent.id} --absent"
     )
     log.error("not listed", venue=intent.ref.venue, intent=intent.id)
     await session.alert(intent.ref.venue, message)
