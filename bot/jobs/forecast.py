@@ -145,7 +145,7 @@ class ForecastJobContext:
 async def forecast_due_questions(job: ForecastJobContext) -> str:
     """Claim and forecast, soonest close first, until nothing is due, the time limit is reached or the daemon stops.
 
-    A forecast that was to be renewed while its question was open is not renewed after the close.
+    A forecast that was to be renewed while its question was open is not renewed after the close, or once it resolved.
 
     The time limit bounds one pass, so that finished forecasts are submitted while a long queue is worked off. The line
     that is returned says how many trials failed, and why. Raises AuthenticationError at the end if a forecaster made
