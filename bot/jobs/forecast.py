@@ -93,6 +93,7 @@ UNCONFIGURED_WAIT = timedelta(days=1)
 EXCLUDED_WAIT = timedelta(hours=1)
 
 
+# The waits after the first failures of a forecast, then always the last of them.
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 
 
@@ -361,7 +362,11 @@ async def _postpone_claim(
     context: ForecastContext, claim: ForecastLease, *, run: ForecastRun | None, why: str
 ) -> datetime:
     wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
-    until = context.clock.now() + wait
+    now = context.clock.now()
+    if claim.closes_at is not None and claim.closes_at > now:
+        # A longer wait than half of what is left might end after the close.
+        wait = min(wait, max(RETRY_AFTER[0], (claim.closes_at - now) / 2))
+    until = now + wait
     if run is None:
         await context.ledger.schedule.postpone(claim, until=until, why=why)
     else:
