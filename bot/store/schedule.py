@@ -122,8 +122,7 @@ update schedule set due_at = :due_at, why = :why
 where ref = :ref and forecaster = :forecaster and owner is null and due_at is :before
 """
 # An answer that stands is not renewed for a window that has closed, or for a question that has resolved before that:
-# nothing would be submitted, and what is known now would be scored. What was postponed has the reason of that, whatever
-# it was planned for.
+# nothing would be submitted or scored. What was postponed has the reason of that, whatever it was planned for.
 _IS_RENEWAL = """
 owner is null and due_at <= :now and answered_at is not null and forecast_only = 0
 and (not_before is not null or exists (select 1 from json_each(:reasons) r where schedule.why like r.value))
