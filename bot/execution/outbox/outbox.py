@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from bot.core.concurrency import refuse_own_cancellation
 from bot.core.errors import FoxcastError, StoreError, describe_error_with_type
 from bot.core.interfaces import Clock, VenueSubmitter
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState, SealedRequest, WriteReceipt
@@ -379,7 +380,8 @@ class Outbox:
     async def _settle_safely(self, venue: str, batch: str, read: Awaitable[int | None]) -> int:
         """Await a reading; a venue that cannot be read settles nothing."""
         try:
-            return await read or 0
+            with refuse_own_cancellation("the writer"):
+                return await read or 0
         except StoreError:
             raise
         except FoxcastError as error:
