@@ -123,19 +123,12 @@ where ref = :ref and forecaster = :forecaster and owner is null and due_at is :b
 """
 # An answer that stands is not renewed for a window that has closed, or for a question that has resolved before that:
 # nothing would be submitted or scored. What was postponed has the reason of that, whatever it was planned for.
-_IS_RENEWAL = """
-owner is null and due_at <= :now and answered_at is not null and forecast_only = 0
-and (not_before is not null or exists (select 1 from json_each(:reasons) r where schedule.why like r.value))
-"""
-_END_CLOSED = f"""
-update schedule indexed by schedule_by_close set due_at = null
-where closes_at <= :now and {_IS_RENEWAL}
-  and exists (select 1 from question q where q.ref = schedule.ref and q.closes_at <= :now)
-"""  # noqa: S608 - constants
-_END_RESOLVED = f"""
+_END_RENEWALS = f"""
 update schedule indexed by schedule_by_due set due_at = null
-where {_IS_RENEWAL} and exists (select 1 from question q where q.ref = schedule.ref and q.as_of is null)
-  and {IS_RESOLVED.format(ref="schedule.ref")}
+where owner is null and due_at <= :now and answered_at is not null and forecast_only = 0
+  and (not_before is not null or exists (select 1 from json_each(:reasons) r where schedule.why like r.value))
+  and exists (select 1 from question q where q.ref = schedule.ref
+              and (q.closes_at <= :now or q.as_of is null and {IS_RESOLVED.format(ref="schedule.ref")}))
 """  # noqa: S608 - constants
 _FREE_LEASES = """
 update schedule set owner = null, leased_until = null
@@ -377,9 +370,7 @@ class ScheduleStore:
         Return how many.
         """
         values = {"reasons": to_json_list(reasons), "now": format_timestamp(now)}
-        return await self.writer.run(
-            lambda database: sum(_execute_count(database, sql, values) for sql in (_END_CLOSED, _END_RESOLVED))
-        )
+        return await self.writer.run(lambda database: _execute_count(database, _END_RENEWALS, values))
 
     async def free_leases(self, *, owner_not: str | None, now: datetime) -> int:
         """End all leases except the current ones of ``owner_not``; return how many."""
