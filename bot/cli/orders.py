@@ -362,7 +362,9 @@ class AdoptOptions:
     reference: Annotated[
         str, typer.Option("--ref", metavar="NAME", help="It reached the venue with this reference.")
     ] = ""
-    absent: Annotated[bool, typer.Option("--absent", help="It never reached the venue.")] = False
+    absent: Annotated[
+        bool, typer.Option("--absent", help="It never reached the venue, or was dropped there unfilled.")
+    ] = False
     reason: Annotated[str, typer.Option(metavar="TEXT", help="How you checked; recorded in the audit.")] = ""
     token_file: TokenFileOption = None
 

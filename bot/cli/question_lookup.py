@@ -39,7 +39,7 @@ class VenueQuestionFinder:
         venue all listed questions are compared. Raises NotFoundError, RequestRejectedError for a question that cannot
         be forecast, or ServiceUnavailableError.
         """
-        names = self._venue_names(_host_name(url))
+        names = self._venue_names(normalize_address(url)[0])
         async with AsyncExitStack() as stack:
             plugins = await self._open_plugins(stack)
             for name in names:
@@ -81,13 +81,15 @@ class VenueQuestionFinder:
 
 
 def normalize_address(url: str) -> tuple[str, str, str]:
-    """Return the parts that identify a page: host without www, path without a slash at its end, and query."""
-    parts = urlsplit(url)
-    return _host_name(url), parts.path.rstrip("/"), parts.query
+    """Return the parts that identify a page: host without www, path without a slash at its end, and query.
 
-
-def _host_name(url: str) -> str:
-    return (urlsplit(url).hostname or "").removeprefix("www.")
+    A text that is no address, such as one with an open bracket, has no host.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "", url, ""
+    return (parts.hostname or "").removeprefix("www."), parts.path.rstrip("/"), parts.query
 
 
 async def _find_at_venue(venue: VenueReader, url: str) -> Question | None:

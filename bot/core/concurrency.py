@@ -1,13 +1,31 @@
 """Runs work concurrently, with or without a limit; the first failure cancels the rest."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from bot.core.clock import yield_to_event_loop
+from bot.core.errors import MalformedDataError
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+
+
+@contextmanager
+def refuse_own_cancellation(what: str) -> Iterator[None]:
+    """Raise MalformedDataError for a CancelledError of the code within that nobody asked for.
+
+    As it is, it would end the task without a word, as if somebody had cancelled it.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        message = f"{what} raised CancelledError, and nobody cancelled it"
+        raise MalformedDataError(message) from error
 
 
 async def gather_all(coroutines: Iterable[Coroutine[Any, Any, ResultT]]) -> list[ResultT]:

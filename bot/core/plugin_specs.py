@@ -187,10 +187,12 @@ class VenueSpec(ConfigurableSpec[S]):
     ``rates`` limit the requests of reader, feed and writer together. ``check`` verifies the credentials before anything
     is written, and returns notes for a person; it raises AuthenticationError or RequestRejectedError.
     ``discover_every`` is the interval of discovery if questions are open for a shorter time than that of config.
-    ``withdraws`` says that the writer can withdraw forecasts. ``comment_fee`` is set if a text can be posted with a
-    forecast: the cost of one under these settings, None if they allow none; with ``comments_by_event`` all questions of
-    one event get one comment together. ``is_credential_refusal`` distinguishes refused credentials from a refusal of
-    one item; after this many ``final_refusals`` within ten minutes no request is sent until they are renewed.
+    ``withdraws`` says that the writer can withdraw forecasts. ``forecast_lifetime`` returns after which time a forecast
+    lapses there under these settings, None for never: an equal one is then sent again. ``comment_fee`` is set if a text
+    can be posted with a forecast: the cost of one under these settings, None if they allow none; with
+    ``comments_by_event`` all questions of one event get one comment together. ``is_credential_refusal`` distinguishes
+    refused credentials from a refusal of one item; after this many ``final_refusals`` within ten minutes no request is
+    sent until they are renewed.
     """
 
     table: ClassVar[PluginTableName] = PluginTableName.VENUES
@@ -208,6 +210,7 @@ class VenueSpec(ConfigurableSpec[S]):
     archive_folder: Callable[[S], Path | None] = field(default=lambda _: None)
     read_history: Callable[[Any], Iterable[TrainingExample]] | None = None
     withdraws: bool = False
+    forecast_lifetime: Callable[[S], timedelta | None] | None = None
     comment_fee: Callable[[S], float | None] | None = None
     comments_by_event: bool = False
     is_credential_refusal: Callable[[HttpErrorResponse], bool] = field(default=lambda refusal: refusal.status == 401)

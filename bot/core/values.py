@@ -1,6 +1,6 @@
 """Types and checks that all core values share: JSON values and datetimes with a time zone."""
 
-from datetime import datetime
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 # More than any configuration or answer has, and far below what exhausts the stack.
@@ -23,7 +23,7 @@ def is_nested_too_deeply(value: object) -> bool:
 
 
 def require_timezone(name: str, moment: object) -> None:
-    """Raise ValueError for anything but None and a datetime with a time zone."""
+    """Raise ValueError for anything but None and a datetime with a time zone that is a moment in UTC."""
     if moment is None:
         return
     if not isinstance(moment, datetime):
@@ -32,6 +32,12 @@ def require_timezone(name: str, moment: object) -> None:
     if moment.utcoffset() is None:
         message = f"{name} {moment.isoformat()} has no time zone"
         raise ValueError(message)
+    if moment.year in {MINYEAR, MAXYEAR}:
+        try:
+            moment.astimezone(UTC)
+        except OverflowError:
+            message = f"{name} {moment.isoformat()} is before the first year in UTC, or after the last"
+            raise ValueError(message) from None
 
 
 def require_share(name: str, value: float) -> None:

@@ -94,6 +94,7 @@ UNCONFIGURED_WAIT = timedelta(days=1)
 EXCLUDED_WAIT = timedelta(hours=1)
 
 
+# The waits after the first failures of a forecast, then always the last of them.
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 
 
@@ -146,7 +147,7 @@ class ForecastJobContext:
 async def forecast_due_questions(job: ForecastJobContext) -> str:
     """Claim and forecast, soonest close first, until nothing is due, the time limit is reached or the daemon stops.
 
-    A forecast that was to be renewed while its question was open is not renewed after the close.
+    A forecast that was to be renewed while its question was open is not renewed after the close, or once it resolved.
 
     The time limit bounds one pass, so that finished forecasts are submitted while a long queue is worked off. The line
     that is returned says how many trials failed, and why. Raises AuthenticationError at the end if a forecaster made
@@ -362,7 +363,11 @@ async def _postpone_claim(
     context: ForecastContext, claim: ForecastLease, *, run: ForecastRun | None, why: str
 ) -> datetime:
     wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
-    until = context.clock.now() + wait
+    now = context.clock.now()
+    if claim.closes_at is not None and claim.closes_at > now:
+        # A longer wait than half of what is left might end after the close.
+        wait = min(wait, max(RETRY_AFTER[0], (claim.closes_at - now) / 2))
+    until = now + wait
     if run is None:
         await context.ledger.schedule.postpone(claim, until=until, why=why)
     else:

@@ -197,6 +197,9 @@ async def _schedule_forecast(job: OperatorRequestContext, request: ForecastQuest
         forecast_only=not request.submit,
     )
     entries = [*(replace(one, forecast_only=not request.submit) for one in members), due]
+    if request.submit:
+        # It may wait for another attempt because somebody only wanted to see it.
+        await ledger.schedule.submit_looks(entries)
     await ledger.schedule.plan(entries)
     job.wake(entries)
     return f"forecast of {request.ref} by {name} {REQUESTED_REASON}"

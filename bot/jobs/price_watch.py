@@ -141,13 +141,20 @@ class PriceWatch:
             self._has_unrecorded.set()
 
     async def _record_moves(self) -> None:
-        """Record what moved, and make due what the policy says."""
-        fresh, self._unrecorded = self._unrecorded, {}
-        self._has_unrecorded.clear()
-        for quote in fresh.values():
-            known = self._recorded.get(quote.ref)
+        """Record what moved, and make due what the policy says; after an error what is left waits for the next run."""
+        for _ in range(len(self._unrecorded)):
+            ref = next(iter(self._unrecorded))
+            quote = self._unrecorded.pop(ref)
+            known = self._recorded.get(ref)
             if known is None or log_odds_move(known, quote.prediction) >= self._parts.min_move:
-                await self._record_quote(quote)
+                try:
+                    await self._record_quote(quote)
+                except BaseException:
+                    # The last one from now on, so that a quote that always fails does not keep the others waiting.
+                    self._unrecorded.setdefault(ref, quote)
+                    raise
+        if not self._unrecorded:
+            self._has_unrecorded.clear()
 
     async def _record_quote(self, quote: Quote) -> None:
         job = self._parts

@@ -431,6 +431,8 @@ async def _decide_pair(job: PrivilegedRequestContext, request: DecidePair) -> st
 
 async def _require_adoptable(job: PrivilegedRequestContext, intent: str, state: IntentState) -> None:
     row = await job.ledger.submissions.get(intent)
+    if state is IntentState.ABSENT and await job.ledger.submissions.is_unlisted(intent):
+        return
     if row.state in _IN_FLIGHT_STATES:
         message = f"order {intent} is {row.state}; foxcast run settles it first; adopt only what is unknown or in doubt"
         raise RequestRejectedError(message)

@@ -15,6 +15,7 @@ from bot.core.light_dataclass import dataclass
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
 from bot.store.event_log import add_event
+from bot.store.schema_views import IS_RESOLVED
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 _CROWDED_AT = 2_000
@@ -30,6 +31,10 @@ where owner is null
   and (select made_at from latest_forecast f where f.ref = schedule.ref and f.forecaster = schedule.forecaster)
       is :answered_at
   and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
+"""
+_SUBMIT_LOOK = """
+update schedule set forecast_only = 0
+where ref = :ref and forecaster = :forecaster and owner is null and due_at is not null and forecast_only = 1
 """
 _MOVE_CLOSE = """
 update schedule set closes_at = :closes_at, window = 'open'
@@ -116,14 +121,15 @@ _MOVE_DUE = """
 update schedule set due_at = :due_at, why = :why
 where ref = :ref and forecaster = :forecaster and owner is null and due_at is :before
 """
-# An answer that stands is not renewed for a window that has closed: nothing would be submitted or scored. What was
-# postponed has the reason of that, whatever it was planned for.
-_END_RENEWALS = """
-update schedule indexed by schedule_by_close set due_at = null
-where owner is null and due_at <= :now and closes_at <= :now and answered_at is not null and forecast_only = 0
+# An answer that stands is not renewed for a window that has closed, or for a question that has resolved before that:
+# nothing would be submitted or scored. What was postponed has the reason of that, whatever it was planned for.
+_END_RENEWALS = f"""
+update schedule indexed by schedule_by_due set due_at = null
+where owner is null and due_at <= :now and answered_at is not null and forecast_only = 0
   and (not_before is not null or exists (select 1 from json_each(:reasons) r where schedule.why like r.value))
-  and exists (select 1 from question q where q.ref = schedule.ref and q.closes_at <= :now)
-"""
+  and exists (select 1 from question q where q.ref = schedule.ref
+              and (q.closes_at <= :now or q.as_of is null and {IS_RESOLVED.format(ref="schedule.ref")}))
+"""  # noqa: S608 - constants
 _FREE_LEASES = """
 update schedule set owner = null, leased_until = null
 where owner is not null and (:owner is null or owner <> :owner or leased_until <= :now)
@@ -309,6 +315,11 @@ class ScheduleStore:
         rows = [_due_entry_row(entry) for entry in entries]
         return await self.writer.run(lambda database: _plan_entries(database, rows))
 
+    async def submit_looks(self, entries: Sequence[DueEntry]) -> None:
+        """Let forecasts that were only wanted to be seen, and wait for their turn or were postponed, be submitted."""
+        rows = [_due_entry_row(entry) for entry in entries]
+        await self.writer.run(lambda database: database.conn.executemany(_SUBMIT_LOOK, rows))
+
     async def claim(
         self,
         *,
@@ -354,7 +365,7 @@ class ScheduleStore:
         await self.writer.run(lambda database: postpone_schedule_entry(database, claim, until=until, why=why))
 
     async def end_renewals(self, *, reasons: Collection[str], now: datetime) -> int:
-        """End what was postponed, or is due for one of the reasons (SQL patterns), after its window closed.
+        """End what was postponed, or is due for one of the reasons (SQL patterns), of what has closed or resolved.
 
         Return how many.
         """

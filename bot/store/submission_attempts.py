@@ -99,6 +99,13 @@ SELECT_RESTING_ORDERS = f"""
 where i.action = 'order' and i.state = 'acked' and a.fence_at is not null and a.settled_at < a.fence_at
 order by a.fence_at, i.seq
 """  # noqa: S608 - made of constants
+# An accepted order that was read for the last time and reserves more than it spent: the venue lists it no more.
+_IS_UNLISTED = """
+select 1 from intent i
+join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
+where i.id = ? and i.action = 'order' and i.state = 'acked' and a.settled_at >= a.fence_at
+  and i.cost > max(0.0, (select coalesce(-sum(cash), 0.0) from fill where intent = i.id)) + 1e-9
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +203,11 @@ def finish_order(database: Database, intent_id: str, at: str) -> None:
     """Record that an order can no longer be filled: its cost is the sum of its fills."""
     database.execute(_FIX_COST, {"intent": intent_id, "spent": spent_on_intent(database, intent_id)})
     record_order_read(database, intent_id, at)
+
+
+def is_unlisted_order(database: Database, intent_id: str) -> bool:
+    """Return whether it is an accepted order that its venue lists no more, so that its cost stays reserved."""
+    return database.execute(_IS_UNLISTED, [intent_id]).fetchone() is not None
 
 
 def record_order_read(database: Database, intent_id: str, at: str) -> None:

@@ -287,7 +287,8 @@ select json_extract(order_body, '$.contract'), json_extract(order_body, '$.leg')
 where venue = ? and action = 'order' and state in ('sending', 'unknown', 'in doubt')
 """
 # The newest intent of its question, acknowledged; its question is open, and has no forecast, made or running, that is
-# newer than the given time. What a person only wanted to see renews nothing, nor what was broken off long ago.
+# newer than the given time. What a person only wanted to see renews nothing, nor what was broken off long ago. What the
+# venue refused to withdraw is not asked for again.
 _SELECT_STALE = f"""
 {SELECT_STANDING} and i.venue = :venue and i.account = :account and i.action = 'forecast' and i.state = 'acked'
   and (i.mode = 'paper') = :paper
@@ -300,6 +301,8 @@ _SELECT_STALE = f"""
           and (later.state = 'done' and later.made_at >= :made_before
                or later.state = 'running' and later.started_at >= :made_before)))
   and not exists (select 1 from current_resolution r where r.ref = i.ref)
+  and not exists (select 1 from intent w where w.ref = i.ref and w.account = i.account and w.forecast = i.forecast
+                    and w.action = 'withdraw' and w.state = 'refused' and (w.mode = 'paper') = :paper)
 order by i.seq limit :limit
 """  # noqa: S608 - made of constants
 

@@ -61,7 +61,8 @@ _UNSETTLED_STATES = frozenset({IntentState.UNKNOWN, IntentState.IN_DOUBT})
 class OutcomeAdoption:
     """The outcome of an intent as reported by a person who looked at the venue: acknowledged or absent.
 
-    ``reference`` is the id of the order at the venue, if it is there.
+    An accepted order that the venue lists no more is absent if nothing more was filled; then it costs what its fills
+    did. ``reference`` is the id of the order at the venue, if it is there.
     """
 
     intent: str
@@ -160,6 +161,10 @@ class SubmissionStore:
         """Return the attempts of the intents with their requests, newest first."""
         return await self.readers.run(lambda database: submission_attempts.read_attempts(database, intent_ids))
 
+    async def is_unlisted(self, intent_id: str) -> bool:
+        """Return whether it is an accepted order that its venue lists no more, so that its cost stays reserved."""
+        return await self.readers.run(lambda database: submission_attempts.is_unlisted_order(database, intent_id))
+
     async def fills(self, intent_id: str) -> list[Fill]:
         """Return the fills of an order, oldest first."""
         return await self.readers.run(lambda database: submission_attempts.read_fills(database, intent_id))
@@ -221,7 +226,7 @@ class SubmissionStore:
         await self.writer.run(lambda database: decisions.abandon_intent(database, intent_id, why, at, until=until))
 
     async def adopt(self, adoption: OutcomeAdoption, *, at: datetime) -> None:
-        """Record the outcome that a person reports for an intent that is unknown or in doubt.
+        """Record the outcome that a person reports for an intent that is unknown or in doubt, or is listed no more.
 
         Raises NotFoundError, and StoreError for an intent in another state, for an outcome other than acknowledged or
         absent, and for absence while the request may still take effect.
@@ -271,10 +276,15 @@ class SubmissionStore:
         receipt = WriteReceipt(
             intent=adoption.intent, state=adoption.state, reference=adoption.reference, detail=detail
         )
-        intents.force_intent_state(database, adoption.intent, adoption.state, detail=detail, at=format_timestamp(at))
-        submission_attempts.settle_attempt(database, receipt, format_timestamp(at))
-        submission_attempts.schedule_order_read(database, adoption.intent, at)
-        _return_absent_order(database, row.intent, receipt, at)
+        if row.state is IntentState.ACKED:
+            submission_attempts.finish_order(database, adoption.intent, format_timestamp(at))
+        else:
+            intents.force_intent_state(
+                database, adoption.intent, adoption.state, detail=detail, at=format_timestamp(at)
+            )
+            submission_attempts.settle_attempt(database, receipt, format_timestamp(at))
+            submission_attempts.schedule_order_read(database, adoption.intent, at)
+            _return_absent_order(database, row.intent, receipt, at)
         body = {
             "intent": adoption.intent,
             "was": row.state.value,
@@ -319,6 +329,8 @@ def _record_order_costs(database: Database, receipt: WriteReceipt, as_of: dateti
 
 
 def _require_adoptable(database: Database, row: IntentRow, adoption: OutcomeAdoption, at: datetime) -> None:
+    if adoption.state is IntentState.ABSENT and submission_attempts.is_unlisted_order(database, adoption.intent):
+        return
     if row.state not in _UNSETTLED_STATES:
         message = f"the order {adoption.intent} is {row.state}, so its outcome cannot be reported"
         raise StoreError(message)

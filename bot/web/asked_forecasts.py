@@ -17,6 +17,7 @@ from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape, Prediction, QuestionShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.core.redaction import redact_foreign_message
+from bot.core.values import require_timezone
 from bot.forecasting.cost_check import expected_cost
 from bot.forecasting.forecast_run import REQUESTED_REASON, NoAnswerError, begin_forecast
 from bot.jobs.operator_requests import record_open_question
@@ -198,6 +199,10 @@ class AskedForecasts:
 
 def make_question(caller: str, request: ForecastRequest, *, now: datetime) -> Question:
     """Return the question; its name is made of the caller and the content. Raises ApiRefusal for a closed one."""
+    try:
+        require_timezone("closes_at:", request.closes_at)
+    except ValueError as error:
+        raise ApiRefusal(400, str(error)) from error
     if request.closes_at is not None and request.closes_at <= now:
         raise ApiRefusal(400, f"closes_at: {request.closes_at.isoformat()} is in the past")
     content = request.model_dump_json(exclude={"deadline_s", "probabilities"})

@@ -10,9 +10,10 @@ the windows, docs/facts/forecastbench.md#resolution-set.
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date, datetime, timedelta
+from typing import Any
 
 from pydantic import BaseModel, Field, SecretStr
 
@@ -87,6 +88,16 @@ class _ConflictEvent(BaseModel):
 
 class _Reply(BaseModel):
     data: list[_ConflictEvent]
+    restrictions: Any = Field(default=None, alias="data_query_restrictions")
+
+    @property
+    def last_visible_day(self) -> date | None:
+        """The day after which the account sees nothing, by its level of access; None where nothing is said of one."""
+        recency = self.restrictions.get("date_recency") if isinstance(self.restrictions, Mapping) else None
+        try:
+            return date.fromisoformat(recency["date"]) if isinstance(recency, Mapping) else None
+        except (KeyError, TypeError, ValueError):
+            return None
 
 
 class AcledEvents:
@@ -132,9 +143,14 @@ class AcledEvents:
             asked["event_type"] = counted
         found: list[_ConflictEvent] = []
         for page in range(1, MAX_PAGES + 1):
-            rows = parse_reply(_Reply, await self._get(asked | {"page": str(page)}), SOURCE).data
-            found += rows
-            if len(rows) < PAGE_SIZE:
+            reply = parse_reply(_Reply, await self._get(asked | {"page": str(page)}), SOURCE)
+            if reply.last_visible_day is not None and reply.last_visible_day < end:
+                # What is hidden is missing without an error, and would count as zero.
+                seen = f"the account sees no event after {reply.last_visible_day}, and the series ends on {end}"
+                message = f"{SOURCE}: {seen}; ask the service for access to recent events"
+                raise RequestRejectedError(message)
+            found += reply.data
+            if len(reply.data) < PAGE_SIZE:
                 return found
         message = (
             f"{SOURCE}: {country} has more than {MAX_PAGES * PAGE_SIZE} events from {start} to {end}; set fewer windows"

@@ -212,7 +212,10 @@ def _parse_name(name: str) -> str:
     """Return the ticker of a market or event in a name; raises NotFoundError if it is not of this venue."""
     text = name.strip()
     if "/" in text:
-        url = urlsplit(text if "://" in text else f"https://{text}")
+        try:
+            url = urlsplit(text if "://" in text else f"https://{text}")
+        except ValueError:  # an open bracket
+            url = urlsplit("")
         parts = [part for part in url.path.split("/") if part]
         if url.netloc.lower().removeprefix("www.") == "kalshi.com" and parts[:1] == ["markets"] and len(parts) > 1:
             text = parts[-1]

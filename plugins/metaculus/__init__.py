@@ -74,6 +74,7 @@ def foxcast_venues() -> list[VenueSpec[MetaculusSettings]]:
             name=VENUE,
             summary="Tournaments for bots and people: probabilities, choices, numbers and dates, scored against others",
             withdraws=True,
+            forecast_lifetime=MetaculusSettings.forecast_lifetime,
             comment_fee=lambda _: 0.0,
             settings=MetaculusSettings,
             setup=(SETUP,),

@@ -58,7 +58,7 @@ class MetaculusPaperRecord:
 @asynccontextmanager
 async def open_paper(settings: MetaculusSettings, context: PaperBookContext) -> AsyncIterator[VenueSubmitter]:
     """Open the paper record in the venue's folder; raises StoreError."""
-    lasts = None if settings.expires_after_h is None else timedelta(hours=settings.expires_after_h)
+    lasts = settings.forecast_lifetime()
     objection = _SubmissionRules(timedelta(seconds=settings.close_margin_s), context.clock)
     async with open_forecast_book(context.folder, context.clock, objection=objection, forecast_lifetime=lasts) as book:
         yield MetaculusPaperRecord(book)

@@ -1,5 +1,6 @@
 """The settings of this venue; every field is explained by the text below it."""
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
@@ -42,10 +43,17 @@ class MetaculusSettings(PluginSettings):
     """Seconds before a question closes in which it is not forecast."""
 
     expires_after_h: float | None = Field(default=None, gt=0)
-    """Hours after which a forecast lapses and scores nothing; unset: never, which is best."""
+    """Hours after which a forecast lapses and scores nothing; unset: never, which is best.
+
+    Each new forecast of the question begins them again, also an equal one.
+    """
 
     base_url: str = Field(
         default="https://www.metaculus.com",
         pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
     )
     """Address of the site."""
+
+    def forecast_lifetime(self) -> timedelta | None:
+        """Return after which time a forecast lapses, None for never."""
+        return None if self.expires_after_h is None else timedelta(hours=self.expires_after_h)

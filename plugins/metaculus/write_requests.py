@@ -43,7 +43,7 @@ from plugins.metaculus.community_prediction import values_by_option
 MIN_PROBABILITY, MAX_PROBABILITY = 0.001, 0.999
 
 
-VALUE_TOLERANCE = 1e-9
+VALUE_TOLERANCE, END_TOLERANCE_S = 1e-9, 1.0
 
 
 # A withdrawn forecast ends at once, by the clock of the site.
@@ -51,6 +51,9 @@ MAX_CLOCK_SKEW = timedelta(minutes=10)
 
 
 YES_FIELD, OPTIONS_FIELD, CDF_FIELD = "probability_yes", "probability_yes_per_category", "continuous_cdf"
+
+
+END_FIELD = "end_time"
 
 
 _MAX_HALVINGS = 200
@@ -161,9 +164,18 @@ def active_since(question: MetaculusQuestionRecord, item: ForecastItem, now: dat
             forecast is not None
             and is_active_forecast(forecast, now)
             and _is_same_forecast(question, forecast.forecast_values, item)
+            and _is_same_end(forecast, item)
         ):
             return forecast.start_time
     return None
+
+
+def _is_same_end(forecast: MetaculusForecastRecord, item: ForecastItem) -> bool:
+    """Return whether a forecast lapses when the request says so, if it does: an equal one before it lapses sooner."""
+    if (end := item.get(END_FIELD)) is None:
+        return True
+    end_s = datetime.fromisoformat(end).timestamp()
+    return forecast.end_time is not None and abs(forecast.end_time - end_s) <= END_TOLERANCE_S
 
 
 def _is_same_forecast(question: MetaculusQuestionRecord, values: Sequence[float | None], item: ForecastItem) -> bool:

@@ -56,6 +56,7 @@ from plugins.metaculus.question_names import SETTINGS_TABLE, VENUE, split_questi
 from plugins.metaculus.reader import question_objection
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.write_requests import (
+    END_FIELD,
     active_since,
     build_forecast_item,
     clean_comment,
@@ -149,8 +150,8 @@ class MetaculusWriter:
     def _forecast_item(self, intent: Intent, entry: PostQuestion, now: datetime) -> Mapping[str, object]:
         (prediction,) = intent.predictions.values()
         item = build_forecast_item(entry.question.id, prediction, question_shape(entry.question))
-        if self._settings.expires_after_h is not None:
-            item["end_time"] = (now + timedelta(hours=self._settings.expires_after_h)).isoformat()
+        if (lifetime := self._settings.forecast_lifetime()) is not None:
+            item[END_FIELD] = (now + lifetime).isoformat()
         return item
 
     async def _post_questions(

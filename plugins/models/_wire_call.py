@@ -181,9 +181,13 @@ def encode_arguments(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def estimate_usage(prompt: Prompt, answered: int) -> ModelUsage:
-    """Return the usage where a server counted nothing; ``answered`` is in characters."""
-    return ModelUsage(calls=1, tokens_in=_estimate_tokens(prompt_chars(prompt)), tokens_out=_estimate_tokens(answered))
+def with_known_usage(completion: ModelCompletion, prompt: Prompt) -> ModelCompletion:
+    """Return a completion whose usage is estimated by its texts where the server counted no token at all."""
+    if completion.usage.tokens_in or completion.usage.tokens_out:
+        return completion
+    answered = len(completion.text) + len(completion.thinking) + sum(len(made.arguments) for made in completion.calls)
+    tokens_in, tokens_out = _estimate_tokens(prompt_chars(prompt)), _estimate_tokens(answered)
+    return replace(completion, usage=ModelUsage(calls=1, tokens_in=tokens_in, tokens_out=tokens_out))
 
 
 def reported_usage(tokens_in: int, tokens_out: int, *, cached: int, reasoning: int, total: int | None) -> ModelUsage:

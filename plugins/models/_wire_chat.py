@@ -35,7 +35,6 @@ from plugins.models._wire_call import (
     WireModel,
     WireReply,
     decode_reply,
-    estimate_usage,
     malformed_reply,
     next_call_id,
     nonblank_text,
@@ -45,6 +44,7 @@ from plugins.models._wire_call import (
     reported_usage,
     schema_instruction,
     shared_opening_place,
+    with_known_usage,
 )
 
 # Some models require reasoning in every message with a call, also where another model made it. They accept a space.
@@ -296,20 +296,22 @@ def parse_chat_reply(value: Mapping[str, Any], call: WireCall) -> WireReply:
         ToolCall(id=made, name=one.function.name, arguments=one.function.arguments)
         for made, one in zip(ids, written.tool_calls or (), strict=True)
     )
-    answered = len(written.text) + sum(len(made.arguments) for made in calls)
     completion = ModelCompletion(
         text=written.refusal or written.text,
         calls=calls,
         thinking=written.reasoning_text,
         finish=_finish_reason(chosen, calls),
-        usage=reply.usage.to_usage() if reply.usage else estimate_usage(call.prompt, answered),
+        usage=reply.usage.to_usage() if reply.usage else ModelUsage(),
         cost_usd=reply.usage.reported_cost() if reply.usage else None,
         model=reply.model or "",
         native=call.native_message(_message_to_return(value["choices"][0]["message"], ids))
         if written.text or calls
         else None,
     )
-    return WireReply(completion=completion, cache_written_tokens=reply.usage.cache_written_tokens if reply.usage else 0)
+    return WireReply(
+        completion=with_known_usage(completion, call.prompt),
+        cache_written_tokens=reply.usage.cache_written_tokens if reply.usage else 0,
+    )
 
 
 def require_complete_prompt(call: WireCall, usage: ModelUsage, *, where: str) -> None:

@@ -39,7 +39,6 @@ from plugins.models._wire_call import (
     conversation_turns,
     decode_reply,
     encode_arguments,
-    estimate_usage,
     malformed_reply,
     next_call_id,
     nonblank_text,
@@ -47,6 +46,7 @@ from plugins.models._wire_call import (
     replace_surrogates,
     schema_instruction,
     system_text,
+    with_known_usage,
 )
 
 FORMAT_NAME = "generateContent"
@@ -106,22 +106,21 @@ def read_gemini(raw: bytes, call: WireCall) -> WireReply:
         reply = _GeminiReply.model_validate(value)
     except ValidationError as error:
         raise malformed_reply(error, call.display_name, FORMAT_NAME) from None
-    usage = estimate_usage(call.prompt, 0) if reply.usage is None else reply.usage.to_usage()
+    usage = reply.usage.to_usage() if reply.usage else ModelUsage()
     if not reply.candidates:
         why = reply.feedback.reason if reply.feedback else None
         if why is None:
             message = f"{call.display_name}: the reply has no candidate"
             raise MalformedDataError(message)
         text = f"the provider blocked the prompt ({why})"
-        return WireReply(
-            completion=ModelCompletion(text=text, finish=FinishReason.REFUSED, usage=usage, model=reply.version or "")
-        )
+        blocked = ModelCompletion(text=text, finish=FinishReason.REFUSED, usage=usage, model=reply.version or "")
+        return WireReply(completion=with_known_usage(blocked, call.prompt))
     if reply.candidates[0].reason == _MISSING_SIGNATURE:
         message = f"{call.display_name}: {_MISSING_SIGNATURE}"
         raise ModelStateRefusedError(message)
     completion = _parse_candidate(reply.candidates[0], value["candidates"][0], call)
-    usage = usage if reply.usage else estimate_usage(call.prompt, len(completion.text))
-    return WireReply(completion=replace(completion, usage=usage, model=reply.version or ""))
+    completion = replace(completion, usage=usage, model=reply.version or "")
+    return WireReply(completion=with_known_usage(completion, call.prompt))
 
 
 class _FunctionCall(WireModel):

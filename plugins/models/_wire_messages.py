@@ -38,7 +38,6 @@ from plugins.models._wire_call import (
     conversation_turns,
     decode_reply,
     encode_arguments,
-    estimate_usage,
     last_stable_turn,
     malformed_reply,
     nonblank_text,
@@ -47,6 +46,7 @@ from plugins.models._wire_call import (
     schema_instruction,
     shared_opening_place,
     system_text,
+    with_known_usage,
 )
 
 log = structlog.get_logger()
@@ -110,12 +110,13 @@ def read_messages(raw: bytes, call: WireCall) -> WireReply:
         calls=calls,
         thinking="".join(block.thinking or "" for block in reply.content if block.type == "thinking"),
         finish=FinishReason.CALLS if calls and finish is FinishReason.STOP else finish,
-        usage=estimate_usage(call.prompt, len(text)) if reply.usage is None else reply.usage.to_usage(),
+        usage=reply.usage.to_usage() if reply.usage else ModelUsage(),
         model=reply.model or "",
         native=call.native_message(blocks) if _has_answer(reply.content) else None,
     )
     return WireReply(
-        completion=completion, cache_written_tokens=reply.usage.cache_creation_input_tokens or 0 if reply.usage else 0
+        completion=with_known_usage(completion, call.prompt),
+        cache_written_tokens=reply.usage.cache_creation_input_tokens or 0 if reply.usage else 0,
     )
 
 

@@ -31,11 +31,11 @@ from plugins.models._wire_call import (
     WireModel,
     WireReply,
     decode_reply,
-    estimate_usage,
     malformed_reply,
     portable_call_id,
     replace_surrogates,
     reported_usage,
+    with_known_usage,
 )
 
 FORMAT_NAME = "the Responses API"
@@ -92,13 +92,14 @@ def read_responses(raw: bytes, call: WireCall) -> WireReply:
             part.text or "" for item in reply.output if item.type == "reasoning" for part in item.reasoning_parts
         ),
         finish=FinishReason.REFUSED if refusals else _finish_reason(reply, calls),
-        usage=reply.usage.to_usage() if reply.usage else estimate_usage(call.prompt, len(text)),
+        usage=reply.usage.to_usage() if reply.usage else ModelUsage(),
         cost_usd=reply.usage.reported_cost() if reply.usage else None,
         model=reply.model or "",
         native=call.native_message(value["output"]) if _can_be_returned(reply) else None,
     )
     return WireReply(
-        completion=completion, cache_written_tokens=reply.usage.details.cache_write_tokens or 0 if reply.usage else 0
+        completion=with_known_usage(completion, call.prompt),
+        cache_written_tokens=reply.usage.details.cache_write_tokens or 0 if reply.usage else 0,
     )
 
 

@@ -29,6 +29,7 @@ MAX_PAGE_SIZE = 100
 MAX_BOOKS_PER_REQUEST = 500
 
 
+MAX_ROW_PAGES = 100
 MAX_CONDITIONS_PER_REQUEST = 20
 
 
@@ -167,12 +168,13 @@ class PolymarketClient:
                     found[condition] = row
         return found
 
-    async def read_rows(
-        self, path: str, parameters: QueryParameters, *, most_pages: int = 20
-    ) -> AsyncIterator[JsonRecord]:
-        """Yield the rows of the Data API, following ``cursor`` while there is more."""
+    async def read_rows(self, path: str, parameters: QueryParameters) -> AsyncIterator[JsonRecord]:
+        """Yield the rows of the Data API, following ``cursor`` while there is more.
+
+        Raises MalformedDataError for a list without an end: a position that is missing would look like a loss.
+        """
         query = dict(parameters)
-        for _ in range(most_pages):
+        for _ in range(MAX_ROW_PAGES):
             url = self._address(self._settings.data_url, f"v2/{path}", query)
             answer = parse_record(
                 _decode_json(await self._http.get(url, max_bytes=MAX_RESPONSE_BYTES, headers=REQUEST_HEADERS), path)
@@ -187,11 +189,13 @@ class PolymarketClient:
                 yield parse_record(row)
             pagination = parse_record(answer.get("pagination"))
             cursor = parse_text(pagination.get("next_cursor"))
-            if pagination.get("has_more") is not True or not cursor or cursor == query.get("cursor"):
+            if pagination.get("has_more") is not True:
                 return
+            if not cursor or cursor == query.get("cursor"):
+                break
             query["cursor"] = cursor
-        if most_pages > 1:
-            log.warning("a list is longer than the page limit", path=path, pages=most_pages)
+        message = f"{path}: the list has no end"
+        raise MalformedDataError(message)
 
     async def _read_pages(self, kind: str, parameters: QueryParameters, most_pages: int) -> AsyncIterator[JsonRecord]:
         """Yield records of a list page by page, until it has no cursor, repeats itself, or is long enough.

@@ -40,7 +40,10 @@ def parse_lookup(name: str, site_url: str) -> PolymarketLookup:
 
 
 def _parse_url(name: str, site_url: str) -> PolymarketLookup:
-    url = urlsplit(name if "://" in name else f"https://{name}")
+    try:
+        url = urlsplit(name if "://" in name else f"https://{name}")
+    except ValueError:  # an open bracket
+        url = urlsplit("")
     host = (url.netloc or "").lower().removeprefix("www.")
     if host in {"polymarket.com", urlsplit(site_url).netloc}:
         parts = [unquote(part) for part in url.path.split("/") if part]

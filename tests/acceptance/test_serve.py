@@ -169,6 +169,7 @@ async def test_what_is_on_record_is_read_as_json_by_those_who_may(tmp_path: Path
         ({"title": "x", "options": ["A", "A"]}, "each once"),
         ({"title": "x", "closes_at": "2020-01-01T00:00:00Z"}, "in the past"),
         ({"title": "x", "closes_at": "2099-01-01T00:00:00"}, "timezone"),
+        ({"title": "x", "closes_at": "9999-12-31T23:59:59-23:59"}, "after the last"),
         ({"title": "x", "probabilities": {"maybe": 0.5}}, "yes"),
         ({"title": "x", "options": ["A", "B"], "probabilities": {"A": 0.2}}, "probabilities"),
         ({"title": "x", "deadline_s": -1}, "deadline_s"),

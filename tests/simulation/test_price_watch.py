@@ -295,6 +295,20 @@ def test_under_the_daemon_a_watch_that_fails_begins_again_within_a_minute(tmp_pa
     assert play(tmp_path, scenario, run=served) == "failed done"
 
 
+def test_what_a_failed_read_of_the_ledger_leaves_of_a_batch_is_recorded_by_the_next_run(tmp_path: Path) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
+        for key in ("rain", "snow"):
+            await stand.add(key)
+        await stand.begin()
+        stand.question_readers.failures = 1
+        for key in ("rain", "snow"):
+            stand.quote(0.5, key=key)
+        await stand.clock.sleep(WATCH_INTERVAL.total_seconds() + 3.0 * RECORD_INTERVAL_S)
+        assert [stand.prices(key) for key in ("rain", "snow")] == [[0.25, 0.5], [0.25, 0.5]]
+
+    assert play(tmp_path, scenario, run=served) == "failed done"
+
+
 def test_the_connection_is_made_anew_every_day(tmp_path: Path) -> None:
     async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()

@@ -78,13 +78,13 @@ def test_the_supervisor_hears_of_start_life_and_end(tmp_path: Path) -> None:
     assert heard == [b"READY=1", *[b"WATCHDOG=1"] * 3, b"STOPPING=1"]
 
 
-def test_a_failing_job_is_tried_at_every_slot_and_disturbs_no_other() -> None:
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), asyncio.CancelledError()], ids=repr)
+def test_a_failing_job_is_tried_at_every_slot_and_disturbs_no_other(error: BaseException) -> None:
     async def main(clock: VirtualClock) -> VirtualDaemon:
         daemon = VirtualDaemon(clock)
 
         async def broken() -> None:
-            message = "a bug"
-            raise RuntimeError(message)
+            raise error
 
         daemon.job("broken", run=broken)
         daemon.sleeper("sound", 1)

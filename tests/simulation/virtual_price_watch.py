@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
 from bot.core.clock import SeededRandom
+from bot.core.errors import StoreError
 from bot.core.predictions import BinaryPrediction, Prediction
 from bot.core.questions import Question, QuestionRef, Quote
 from bot.daemon.runner import JobRun
@@ -17,7 +18,7 @@ from bot.daemon.service import run_daemon
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.jobs.job import DaemonJob
 from bot.jobs.price_watch import WATCH_INTERVAL, WATCH_TIME_LIMIT, PriceWatch, PriceWatchContext
-from bot.store.connections import TransactionRunner
+from bot.store.connections import LedgerReaders, StatementValues, TransactionRunner
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.questions import QuestionStore
 from bot.store.schedule import ScheduleStore
@@ -45,6 +46,27 @@ class TrackedRuns:
 
 
 @dataclass
+class FaultyReaders:
+    """Readers whose next ``failures`` short queries fail."""
+
+    inner: LedgerReaders
+    failures: int = 0
+
+    async def run(self, work: Callable[[Database], T]) -> T:
+        return await self.inner.run(work)
+
+    async def lookup(self, query: Callable[[Database], T]) -> T:
+        return await self.inner.lookup(query)
+
+    async def lookup_rows(self, statement: str, values: StatementValues = ()) -> list[Any]:
+        if self.failures:
+            self.failures -= 1
+            message = "the disk cannot be read"
+            raise StoreError(message)
+        return await self.inner.lookup_rows(statement, values)
+
+
+@dataclass
 class VirtualPriceWatch:
     """One watch of lantern's prices, and what the test may do meanwhile."""
 
@@ -54,6 +76,7 @@ class VirtualPriceWatch:
     watch: PriceWatch
     stopping: asyncio.Event
     ready: asyncio.Event
+    question_readers: FaultyReaders
 
     @property
     def ledger(self) -> Ledger:
@@ -117,9 +140,10 @@ def play(
     async def main(clock: VirtualClock) -> str:
         path = folder / "ledger.sqlite"
         async with open_ledger(path, now=clock.now()) as opened:
+            readers = FaultyReaders(opened.questions.readers)
             ledger = replace(
                 opened,
-                questions=QuestionStore(TrackedRuns(opened.questions.writer, work), opened.questions.readers),
+                questions=QuestionStore(TrackedRuns(opened.questions.writer, work), readers),
                 schedule=ScheduleStore(TrackedRuns(opened.schedule.writer, work), opened.schedule.readers),
                 forecasts=replace(opened.forecasts, writer=TrackedRuns(opened.forecasts.writer, work)),
             )
@@ -137,7 +161,13 @@ def play(
                 min_move=0.05,
             )
             stand = VirtualPriceWatch(
-                clock, LedgerFixture(ledger, path, now=clock.now()), feed, PriceWatch(watching), stopping, ready
+                clock,
+                LedgerFixture(ledger, path, now=clock.now()),
+                feed,
+                PriceWatch(watching),
+                stopping,
+                ready,
+                readers,
             )
             telling = asyncio.create_task(run_scenario(stand, scenario))
             await ready.wait()

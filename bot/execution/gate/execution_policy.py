@@ -1,9 +1,12 @@
 """How config allows a venue to be used: execution mode, submitting forecaster, account, and limits."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field
 from datetime import timedelta
+from typing import Any
 
+from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.config.venue_schema import (
     DEFAULT_COMMENT,
@@ -13,6 +16,7 @@ from bot.config.venue_schema import (
     ExcludeSection,
     TradingSection,
 )
+from bot.core.errors import ConfigError
 from bot.core.light_dataclass import dataclass
 from bot.core.orders import Order, OrderSide
 from bot.core.plugin_specs import OrderFees, PluginTableName, VenueSpec
@@ -29,7 +33,7 @@ class ExecutionPolicy:
     questions that ``exclude`` names. ``hand_trading``: a person writes to the account too. ``posts_comments``: the
     reasons of an accepted forecast are posted as a comment, made from ``comment_template``. ``config_digest`` is that
     of the configuration that an arm record for it is bound to. ``fees`` are those of the venue, None where no forecast
-    becomes an order.
+    becomes an order. ``forecast_lifetime`` is after which time a forecast lapses at the venue, None for never.
     """
 
     venue: str
@@ -48,6 +52,7 @@ class ExecutionPolicy:
     choose: tuple[ChooseTable, ...] = ()
     exclude: ExcludeSection = field(default_factory=ExcludeSection)
     fees: OrderFees | None = None
+    forecast_lifetime: timedelta | None = None
 
     @property
     def eligible_forecasters(self) -> frozenset[str]:
@@ -73,6 +78,8 @@ class ExecutionPolicy:
 def venue_policy(config: Config, venue: str, offered: OfferedSpecs) -> ExecutionPolicy:
     """Return the policy of a venue that has a table in config; ``offered`` is what the enabled plugins offer."""
     table = config.venues[venue]
+    specs = (one for one in offered(PluginTableName.VENUES) if isinstance(one, VenueSpec))
+    spec: VenueSpec[Any] | None = next((one for one in specs if one.name == venue), None)
     return ExecutionPolicy(
         venue=venue,
         mode=config.mode_of(venue),
@@ -89,13 +96,17 @@ def venue_policy(config: Config, venue: str, offered: OfferedSpecs) -> Execution
         posts_comments=table.comment,
         comment_template=table.comment_template,
         config_digest=config_digest(config, venue, offered),
-        fees=_venue_fees(venue, offered),
+        fees=None if spec is None else spec.fees,
+        forecast_lifetime=None if spec is None else _forecast_lifetime(config, spec),
     )
 
 
-def _venue_fees(venue: str, offered: OfferedSpecs) -> OrderFees | None:
-    specs = (spec for spec in offered(PluginTableName.VENUES) if isinstance(spec, VenueSpec))
-    return next((spec.fees for spec in specs if spec.name == venue), None)
+def _forecast_lifetime(config: Config, spec: VenueSpec[Any]) -> timedelta | None:
+    if spec.forecast_lifetime is not None:
+        # With settings that cannot be read the venue is not opened either.
+        with suppress(ConfigError):
+            return spec.forecast_lifetime(load_plugin_settings(spec, config))
+    return None
 
 
 def venue_policies(

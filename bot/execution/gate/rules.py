@@ -409,9 +409,11 @@ def check_approval(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_not_repeated(context: DecisionContext) -> HoldDecision | None:
-    """Hold a forecast that repeats the current one."""
+    """Hold a forecast that repeats the current one, unless that lapses at the venue: then an equal one renews it."""
     current = context.current_intent
     if context.takes_orders or current is None or dict(current.predictions) != dict(context.forecast.predictions):
+        return None
+    if context.policy.forecast_lifetime is not None and current.forecast != context.forecast.id:
         return None
     return HoldDecision(why=f"the same forecast is already submitted (intent {current.id})")
 

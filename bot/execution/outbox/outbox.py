@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
 
+from bot.core.concurrency import refuse_own_cancellation
 from bot.core.errors import FoxcastError, StoreError, describe_error_with_type
 from bot.core.interfaces import Clock, VenueSubmitter
 from bot.core.light_dataclass import dataclass
@@ -93,10 +94,10 @@ async def _keep_contradicted_order(session: AccountSession, intent: Intent, aske
 
 
 async def _keep_vanished_order(session: AccountSession, intent: Intent, asked_at: datetime) -> None:
-    """Alert: an accepted order is missing. Others may have filled it, so its whole possible cost stays reserved."""
+    """Alert: an accepted order is missing. Others may have filled it, so its cost stays reserved; a person looks."""
     message = (
         f"the order {intent.id} on {intent.ref} was accepted, but the venue lists neither it nor a fill; its possible "
-        "cost stays reserved: check the venue"
+        f"cost stays reserved: check the venue; if nothing was filled: foxcast orders adopt {intent.id} --absent"
     )
     log.error("not listed", venue=intent.ref.venue, intent=intent.id)
     await session.alert(intent.ref.venue, message)
@@ -380,7 +381,8 @@ class Outbox:
     async def _settle_safely(self, venue: str, batch: str, read: Awaitable[int | None]) -> int:
         """Await a reading; a venue that cannot be read settles nothing."""
         try:
-            return await read or 0
+            with refuse_own_cancellation("the writer"):
+                return await read or 0
         except StoreError:
             raise
         except FoxcastError as error:

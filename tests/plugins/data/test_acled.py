@@ -106,6 +106,30 @@ async def test_a_country_where_nothing_happened_has_zeros(tmp_path: Path) -> Non
     assert set(found.values) == {0.0}
 
 
+@pytest.mark.parametrize("last", ["2025-08-29", "2026-03-03"])
+async def test_events_that_the_account_may_not_see_are_not_counted_as_none(last: str, tmp_path: Path) -> None:
+    """Accounts with research access see nothing of the last year, with status 200 and an empty list."""
+    recency = {"date_recency": {"quantity": 12, "unit": "Months", "date": last}}
+    body = {"status": 200, "success": True, "count": 0, "data": [], "data_query_restrictions": recency}
+    context, _ = answered(as_json(body), tmp_path, now=NOW)
+    with pytest.raises(RequestRejectedError, match=f"the account sees no event after {last}"):
+        await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=BEFORE)
+
+
+@pytest.mark.parametrize(
+    "restrictions",
+    [None, [], {}, {"date_recency": []}, {"date_recency": {}}, {"date_recency": {"date": "2026-03-04"}}, "none"],
+    ids=str,
+)
+async def test_a_restriction_that_hides_nothing_of_the_series_changes_nothing(
+    restrictions: object, tmp_path: Path
+) -> None:
+    body = {"status": 200, "data": [event("2026-03-01")], "data_query_restrictions": restrictions}
+    context, _ = answered(as_json(body), tmp_path, now=NOW)
+    found = await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=BEFORE)
+    assert found.values[-1] == 1.0
+
+
 async def test_more_events_than_a_page_holds_are_read_on(tmp_path: Path) -> None:
     kind = "&event_type=Protests"
     pages = {url(kind): reply(*[event("2026-03-01")] * PAGE_SIZE), url(kind, 2): reply(event("2026-03-01"))}

@@ -276,8 +276,9 @@ async def test_a_question_is_found_by_ticker_event_and_address(kalshi: KalshiFix
     assert (await kalshi.reader.find_question("KXDEMO-26DEC30-B")).ref.key == "KXDEMO-26DEC30-B"
     with pytest.raises(RequestRejectedError, match="several questions"):
         await kalshi.reader.find_question("event:KXDEMO-26DEC30")
-    with pytest.raises(NotFoundError):
-        await kalshi.reader.find_question("KXNONE")
+    for name in ("KXNONE", "https://[::1", "[a/b"):
+        with pytest.raises(NotFoundError):
+            await kalshi.reader.find_question(name)
 
 
 async def test_too_many_requests_without_a_header_are_retried_and_reported(kalshi: KalshiFixture) -> None:

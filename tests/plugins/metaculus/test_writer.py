@@ -34,7 +34,17 @@ from plugins.metaculus.writer import MAX_SEND_AGE_S, SETTLEMENT_DELAY_S, WRITE_D
 from tests.plugins.metaculus.conftest import TOKEN, MetaculusFixture, one_sealed
 from tests.plugins.metaculus.documented_samples import answer
 from tests.plugins.metaculus.records import batch, intent
-from tests.plugins.metaculus.writer_helpers import ABSENT, ACKED, COMMENT, FORECAST, REFUSED, asked, ref, remark
+from tests.plugins.metaculus.writer_helpers import (
+    ABSENT,
+    ACKED,
+    COMMENT,
+    FORECAST,
+    REFUSED,
+    UNKNOWN,
+    asked,
+    ref,
+    remark,
+)
 
 
 async def seal_refusal(site: MetaculusFixture, there: There, prediction: Prediction | None = None) -> str:
@@ -179,6 +189,23 @@ async def test_mc_s6_a_forecast_has_no_end_unless_that_is_configured(site: Metac
     assert receipt.state is ACKED
     [forecast] = site.ours(rain)
     assert forecast.end == (site.clock.now() + timedelta(hours=2)).timestamp()
+
+
+async def test_mc_s6_a_renewal_without_an_answer_is_not_taken_for_the_equal_forecast_that_lapses_before_it(
+    site: MetaculusFixture,
+) -> None:
+    rain = site.fake.world.add_question()
+    lapsing = site.set(expires_after_h=2.0)
+    [first] = await lapsing.send(batch(intent(ref(rain))))
+    site.clock.set_wall_clock(3600.0)
+    renewal = await lapsing.sealed(batch(intent(ref(rain))))
+    site.fake.faults.schedule(RequestFault.DROPPED_BEFORE, method="POST")
+    [lost] = await lapsing.writer.submit(renewal)
+    [read] = await lapsing.writer.read_submissions(renewal)
+    assert (first.state, lost.state, read.state) == (ACKED, UNKNOWN, ABSENT)
+    [done] = await lapsing.writer.submit(renewal)
+    [read] = await lapsing.writer.read_submissions(renewal)
+    assert (done.state, read.state) == (ACKED, ACKED)
 
 
 async def test_mc_s7_the_forecast_goes_first_and_the_comment_shows_it(site: MetaculusFixture) -> None:

@@ -58,7 +58,10 @@ async def test_an_event_of_several_questions_names_them(site: PolymarketFixture)
         await site.reader.find_question("event-77")
 
 
-@pytest.mark.parametrize("name", ["no-such-market", condition(9), "event:9", "https://example.org/event/x", "!", "a/b"])
+@pytest.mark.parametrize(
+    "name",
+    ["no-such-market", condition(9), "event:9", "https://example.org/event/x", "!", "a/b", "https://[::1", "[a/b"],
+)
 async def test_what_is_no_market_is_not_found(site: PolymarketFixture, name: str) -> None:
     with pytest.raises(NotFoundError):
         await site.reader.find_question(name)

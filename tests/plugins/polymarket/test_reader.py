@@ -170,6 +170,24 @@ async def test_pm_p3_the_data_interface_goes_on_by_cursor_while_it_says_there_is
     assert [row["n"] async for row in site.client.read_rows("trades", {"limit": 1})] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("cursor", ["", "the same", "{number}"])
+async def test_pm_p3_a_list_that_says_there_is_more_is_never_taken_for_the_whole(
+    site: PolymarketFixture, cursor: str
+) -> None:
+    asked = 0
+
+    def answer(_: ReceivedRequest) -> ScriptedResponse:
+        nonlocal asked
+        asked += 1
+        page = {"has_more": True, "next_cursor": cursor.format(number=asked)}
+        return ScriptedResponse(body=json.dumps({"data": [{"n": asked}], "pagination": page}).encode())
+
+    site.world.override = answer
+    with pytest.raises(MalformedDataError, match="positions: the list has no end"):
+        _ = [row async for row in site.client.read_rows("positions", {})]
+    assert asked <= 100
+
+
 async def test_pm_p3_a_miss_is_null_or_an_empty_list(site: PolymarketFixture) -> None:
     for body in (b'{"data": null, "pagination": null}', b'{"data": []}'):
         sent = ScriptedResponse(body=body)

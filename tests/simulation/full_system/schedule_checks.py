@@ -21,14 +21,16 @@ from tests.simulation.full_system.plan import PACES
 Tables = Mapping[str, Any]
 # Nobody moves the clock by more; two things of one pass may be so far apart.
 LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1), timedelta(seconds=2)
-# After so many failures one after the other a forecast is tried again so much later.
+# After so many failures one after the other a forecast is tried again so much later, or after half of the time that is
+# left before the close.
 FAILED_AGAIN = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 # Of the settings that nobody set.
 MIN_GAP_H, STALE_AFTER_H, CONCURRENCY, STEPS = 1.0, 72.0, 16, 10
 # Why a question is forecast at once: a person asked, or it is open again.
 ASKED = ("asked for", "its outcome was withdrawn")
 _FORECAST_RUNS = """
-select ref, forecaster, version, state, why, started_at, coalesce(ended_at, made_at) as ended_at, forecast_only
+select ref, forecaster, version, state, why, started_at, coalesce(ended_at, made_at) as ended_at, forecast_only,
+       (select v.body ->> 'closes_at' from question_version v where v.version = forecast.version) as closes_at
 from forecast order by ref, forecaster, started_at, revision
 """
 _OPEN = """
@@ -117,6 +119,9 @@ class ScheduleChecks:
                     continue
                 ended, started = parse_timestamp(row["ended_at"]), parse_timestamp(after["started_at"])
                 pause = FAILED_AGAIN[min(failed, len(FAILED_AGAIN)) - 1] if failed else gap
+                if failed and row["closes_at"]:
+                    left = parse_timestamp(row["closes_at"]) - ended
+                    pause = min(pause, max(FAILED_AGAIN[0], left / 2)) if left > timedelta() else pause
                 if started - ended < pause - ONE_MOMENT and not self._has_clock_moved(ended, started):
                     what = f"{ref} was forecast by {forecaster} at {started}, {row['state']} at {ended}"
                     yield f"schedule: {what}, to pause {pause}: {after['why']}"

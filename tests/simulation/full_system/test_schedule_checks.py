@@ -74,6 +74,16 @@ def test_failures_are_tried_again_after_longer_and_longer(tmp_path: Path) -> Non
     assert "to pause 1:00:00" in found
 
 
+@pytest.mark.parametrize(("third", "count"), [(0.5, 1), (0.6, 0)])
+def test_failures_are_tried_again_after_half_of_what_is_left_before_the_close(
+    tmp_path: Path, third: float, count: int
+) -> None:
+    version = ("question_version", {"version": "v", "body": json.dumps({"closes_at": at(1.1)})})
+    failed = [("forecast", forecast(hours, "failed")) for hours in (0.0, 0.1, third)]
+    found = judge(tmp_path, [version, *failed])
+    assert ["to pause 0:30:00" in one for one in found] == [True] * count
+
+
 def test_an_open_question_is_in_the_schedule_of_each_forecaster(tmp_path: Path) -> None:
     question = {"ref": REF, "venue": "manifold", "version": "v", "first_seen_at": at(0.0), "closes_at": at(48.0)}
     rows = [("question", question), ("question_version", {"version": "v", "body": json.dumps({"title": "lit?"})})]

@@ -1,5 +1,6 @@
 """Which question a name or an address means, who forecasts it, and what stands beside."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -119,9 +120,12 @@ async def test_an_address_of_several_questions_lists_them(configure: Configure) 
         await sources(config).find_question("https://quay.example/2")
 
 
-async def test_an_address_that_nobody_has_says_who_was_asked(configure: Configure) -> None:
-    with pytest.raises(NotFoundError, match=r"https://quay.example/q/lam, and no question open now at quay"):
-        await sources(configure()).find_question("https://quay.example/q/lam")
+@pytest.mark.parametrize("name", ["https://quay.example/q/lam", "https://[::1"])
+async def test_an_address_that_nobody_has_says_who_was_asked(configure: Configure, name: str) -> None:
+    config = configure()
+    await discovered(config)
+    with pytest.raises(NotFoundError, match=f"{re.escape(name)}, and no question open now at quay"):
+        await sources(config).find_question(name)
 
 
 async def test_a_unique_part_of_a_key_is_enough(configure: Configure) -> None:

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from bot.core.concurrency import gather_all, map_concurrently
+from bot.core.concurrency import gather_all, map_concurrently, refuse_own_cancellation
+from bot.core.errors import MalformedDataError
 
 
 async def test_where_one_of_several_fails_none_of_the_others_goes_on() -> None:
@@ -71,3 +72,24 @@ async def test_work_that_never_waits_is_cancelled_between_two_items() -> None:
         await task
     assert 3 in done
     assert len(done) <= 5
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_an_error_and_others_pass() -> None:
+    async def cancels_itself() -> None:
+        with refuse_own_cancellation("the library"):
+            raise asyncio.CancelledError
+
+    async def waits() -> None:
+        with refuse_own_cancellation("the library"):
+            await asyncio.Event().wait()
+
+    with pytest.raises(MalformedDataError, match="the library raised CancelledError, and nobody cancelled it"):
+        await cancels_itself()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.0):
+            await waits()
+    task = asyncio.create_task(waits())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

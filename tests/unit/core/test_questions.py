@@ -51,6 +51,13 @@ def test_a_moment_without_a_time_zone_is_refused() -> None:
         question(Target(resolves_at=datetime(2026, 1, 1)))  # noqa: DTZ001 - the mistake under test
 
 
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00"])
+def test_a_moment_that_utc_does_not_have_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is before the first year in UTC, or after the last"):
+        question(Target(resolves_at=datetime.fromisoformat(text)))
+    question(Target(resolves_at=datetime.fromisoformat(f"{text[:-6]}+00:00")))
+
+
 def test_a_quote_without_a_time_zone_is_refused_with_its_question() -> None:
     with pytest.raises(ValueError, match=r"^lantern:2026/a:b: at of a quote 2026-01-01T00:00:00 has no time zone$"):
         Quote(ref=REF, prediction=BinaryPrediction(0.4), at=NOW.replace(tzinfo=None))

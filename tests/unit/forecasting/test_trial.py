@@ -46,7 +46,7 @@ def step(probability: float, *, target: str = "outcome", usage: ModelUsage | Non
 class Scripted:
     """Yields the given steps, raises the given errors and hangs on None; notes whether it was closed."""
 
-    def __init__(self, *script: Step | Exception | None) -> None:
+    def __init__(self, *script: Step | BaseException | None) -> None:
         self.script = script
         self.closed = False
 
@@ -55,7 +55,7 @@ class Scripted:
             for item in self.script:
                 if item is None:
                     await asyncio.Event().wait()
-                elif isinstance(item, Exception):
+                elif isinstance(item, BaseException):
                     raise item
                 else:
                     yield item
@@ -136,8 +136,8 @@ async def test_a_forecaster_that_hangs_leaves_its_last_belief() -> None:
     assert forecaster.closed
 
 
-@pytest.mark.parametrize("error", [ServiceUnavailableError("model down"), KeyError("bug")])
-async def test_a_forecaster_that_fails_leaves_its_last_belief_and_the_reason(error: Exception) -> None:
+@pytest.mark.parametrize("error", [ServiceUnavailableError("model down"), KeyError("bug"), asyncio.CancelledError()])
+async def test_a_forecaster_that_fails_leaves_its_last_belief_and_the_reason(error: BaseException) -> None:
     trial = await run(Scripted(step(0.4), error))
     assert (trial.end, trial.belief) == (TrialEnd.FAILED, belief(0.4))
     assert type(error).__name__ in trial.detail

@@ -124,6 +124,29 @@ async def test_one_that_failed_first_is_still_submitted_only_where_it_is_to(
     assert await jobs_fixture.submit() == done
 
 
+async def test_one_that_failed_first_is_submitted_where_a_person_asks_for_that_meanwhile(
+    jobs_fixture: JobsFixture,
+) -> None:
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    await jobs_fixture.submit()
+    jobs_fixture.forecasters[FIRST] = FakeFailingForecaster(RequestRejectedError("no"), frozenset({1}))
+    for submit in (False, True):
+        await jobs_fixture.clock.advance(60)
+        send_request(
+            jobs_fixture.path,
+            ForecastQuestion(ref=REF, forecaster=FIRST, question=None, submit=submit),
+            at=jobs_fixture.clock.now(),
+        )
+        await attended(jobs_fixture)
+        await jobs_fixture.forecast()
+    jobs_fixture.forecasters[FIRST] = ScriptedForecaster(believe_yes(0.8))
+    await jobs_fixture.clock.advance(301)
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    assert await jobs_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
 @pytest.mark.parametrize("submit", [True, False])
 async def test_the_ledger_says_which_it_is(jobs_fixture: JobsFixture, *, submit: bool) -> None:
     jobs_fixture.offer("rain")

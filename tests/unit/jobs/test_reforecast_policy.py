@@ -161,6 +161,22 @@ async def test_what_was_put_off_or_asked_for_stays(jobs_fixture: JobsFixture) ->
     assert await reschedule_forecasts(jobs_fixture.ledger, SHORT, repeats=_always, now=now) == 0
 
 
+async def test_a_forecast_that_fails_is_tried_again_before_its_question_closes(jobs_fixture: JobsFixture) -> None:
+    closes_at = jobs_fixture.clock.now() + timedelta(hours=3)
+    jobs_fixture.offer("rain", closes_at=closes_at)
+    await jobs_fixture.discover()
+    sound = jobs_fixture.forecasters["first"]
+    jobs_fixture.forecasters["first"] = FakeFailingForecaster(RequestRejectedError("down"), frozenset({1}))
+    attempts = 0
+    while jobs_fixture.clock.now() < closes_at - timedelta(minutes=40):
+        attempts += (await jobs_fixture.forecast()).startswith("0 forecasts made, 1 postponed")
+        await jobs_fixture.clock.advance(60)
+    assert attempts == 4
+    jobs_fixture.forecasters["first"] = sound
+    await jobs_fixture.clock.advance(timedelta(minutes=30).total_seconds())
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+
+
 async def test_a_renewal_that_failed_is_not_tried_again_once_its_question_has_closed(jobs_fixture: JobsFixture) -> None:
     jobs_fixture.offer("rain", closes_at=jobs_fixture.clock.now() + timedelta(hours=4))
     await jobs_fixture.discover()

@@ -74,6 +74,16 @@ async def test_it_is_forecast_again_at_once(jobs_fixture: JobsFixture) -> None:
     assert await jobs_fixture.forecast() == "0 forecasts made"
 
 
+async def test_while_it_is_resolved_before_its_close_it_is_not_renewed(jobs_fixture: JobsFixture) -> None:
+    await forecast_and_resolve(jobs_fixture)
+    for _ in range(3):
+        await jobs_fixture.clock.advance(timedelta(days=4).total_seconds())
+        assert await jobs_fixture.forecast() == "0 forecasts made"
+    await undo(jobs_fixture)
+    await jobs_fixture.discover()
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+
+
 async def test_its_next_outcome_is_waited_for_however_late_it_comes(jobs_fixture: JobsFixture) -> None:
     await forecast_and_resolve(jobs_fixture)
     await undo(jobs_fixture)

@@ -128,6 +128,20 @@ async def test_a_stale_forecast_that_was_not_renewed_is_withdrawn_once(paper: Wi
     assert await paper.stale(after=2 * DAY) == 0
 
 
+async def test_a_withdrawal_that_the_venue_refused_is_not_planned_again_in_each_pass(paper: WithdrawalFixture) -> None:
+    await paper.passes()
+    await paper.jobs_fixture.clock.advance((3 * DAY).total_seconds())
+    assert await paper.stale(after=2 * DAY) == 1
+    submissions, now = paper.jobs_fixture.ledger.submissions, paper.jobs_fixture.clock.now()
+    standing = await submissions.read_standing(REF, "me", paper=True)
+    assert standing is not None
+    await submissions.refuse([standing.id], why="405: closed early", at=now)
+    assert await paper.stale(after=2 * DAY) == 0
+    await paper.passes(0.4)
+    await paper.jobs_fixture.clock.advance((3 * DAY).total_seconds())
+    assert await paper.stale(after=2 * DAY) == 1
+
+
 async def test_what_was_renewed_by_the_same_forecast_goes_stale_again(paper: WithdrawalFixture) -> None:
     await paper.passes()
     await paper.jobs_fixture.clock.advance((4 * DAY).total_seconds())

@@ -112,6 +112,23 @@ async def test_what_a_library_says_of_our_keys_comes_into_no_error_no_alert_and_
         assert NOT_SHOWN not in str([caught.value, rig.alerts, rows(rig.path, "select * from model_call")])
 
 
+class FakeCancelledProvider(ScriptedModelProvider):
+    """A provider whose library cancels itself."""
+
+    async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
+        raise asyncio.CancelledError
+
+
+async def test_a_provider_that_cancels_itself_has_failed_and_may_be_billed(open_rig: OpenRig) -> None:
+    llms = {"prime": FakeCancelledProvider(), "other": ScriptedModelProvider()}
+    async with open_rig(section(roles={"main": {"model": MAIN}}), llms=llms) as rig:
+        with pytest.raises(MalformedDataError, match="its provider raised CancelledError, and nobody cancelled it"):
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+        [(state, cost_usd, worst_usd)] = rig.rows("state, cost_usd, worst_usd")
+        assert (state, cost_usd) == ("failed", worst_usd)
+        assert worst_usd > 0.0
+
+
 @pytest.mark.parametrize("field", ["cost_usd", "usage"])
 async def test_an_answer_that_is_none_is_told_without_what_is_in_it(open_rig: OpenRig, field: str) -> None:
     odd: Any = {"usage": text_completion("x").usage, field: NOT_SHOWN}

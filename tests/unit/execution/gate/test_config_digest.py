@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,22 @@ def test_a_lane_is_as_config_says() -> None:
     assert (make_policy.primary_forecaster, make_policy.account, make_policy.caps.total) == ("first", "default", 9.0)
     assert (make_policy.close_margin.total_seconds(), make_policy.approval_lifetime.total_seconds()) == (30.0, 7200.0)
     assert make_policy.is_live
+
+
+@pytest.mark.parametrize(("settings", "lasts"), [({"pace": 48}, timedelta(hours=48)), ({"pace": "odd"}, None)], ids=str)
+def test_how_long_a_forecast_lasts_at_a_venue_is_as_its_settings_say(
+    settings: dict[str, Any], lasts: timedelta | None
+) -> None:
+    lapsing = VenueSpec(
+        name="lantern",
+        summary="Thing.",
+        settings=GroupSettings,
+        reader=opened,
+        forecast_lifetime=lambda given: timedelta(hours=given.pace),
+    )
+    made = venue_policy(config(venues=venues(settings=settings)), "lantern", lambda _: [lapsing])
+    assert made.forecast_lifetime == lasts
+    assert venue_policy(config(), "lantern", offered).forecast_lifetime is None
 
 
 GROUPS, PACE = ("venues", "lantern", "settings", "groups"), ("venues", "lantern", "settings", "pace")

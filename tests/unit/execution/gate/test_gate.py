@@ -153,6 +153,13 @@ def test_the_forecast_that_already_stands_is_not_sent_again(gate: Gate) -> None:
     assert "already submitted" in held(gate, case(current_intent=build_intent(case()))).why
 
 
+def test_an_equal_forecast_renews_one_that_lapses_at_its_venue(gate: Gate) -> None:
+    first = case(policy=replace(make_policy(ExecutionMode.PAPER), forecast_lifetime=timedelta(hours=48)))
+    standing = build_intent(first)
+    assert "already submitted" in held(gate, replace(first, current_intent=standing)).why
+    sent(gate, replace(first, current_intent=standing, forecast=replace(first.forecast, id="f2")))
+
+
 def test_an_order_is_sent_once_for_each_forecast(gate: Gate) -> None:
     first = trade()
     assert "was sent already" in held(gate, replace(first, current_intent=build_intent(first))).why

@@ -159,6 +159,26 @@ async def test_an_acknowledged_order_that_the_venue_lists_no_more_keeps_its_cost
     assert await trading.jobs_fixture.ledger.submissions.resting() == []
 
 
+@pytest.mark.parametrize("filled", [0.0, 0.25])
+async def test_a_person_frees_what_an_order_reserves_that_its_venue_lists_no_more(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, filled: float
+) -> None:
+    faulty_exchange.fill_share = filled
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    faulty_exchange.reads = lambda found: [replace(one, state=S.ABSENT, fills=()) for one in found]
+    adoption = OutcomeAdoption(intent=intent.id, state=S.ABSENT, by="ann", why="seen on the site")
+    with pytest.raises(StoreError, match="its outcome cannot be reported"):
+        await trading.outbox().adopt(adoption)
+    await trading.jobs_fixture.clock.advance(FENCE_S + 600.0)
+    await trading.outbox().reconcile()
+    await trading.outbox().adopt(adoption)
+    assert await trading.state(intent) is S.ACKED
+    assert outbox_rows(trading, "select cost from intent") == [(10.0 * filled,)]
+    with pytest.raises(StoreError, match="its outcome cannot be reported"):
+        await trading.outbox().adopt(adoption)
+
+
 async def test_an_order_that_ended_without_a_fill_costs_nothing(trading: OutboxFixture) -> None:
     trading.exchange.fill_share = 0.0
     await trading.plan(await trading.forecast())

@@ -1,5 +1,6 @@
 """What the outbox does with answers that are missing, late, wrong or errors."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,11 +16,11 @@ from tests.unit.jobs.conftest import JobsFixture
 class FakeFailingVenue(FakeSubmitter):
     """A book whose answer to a write is an error, or leaves out some receipts."""
 
-    def __init__(self, *, error: Exception | None = None, receipts: int = 0) -> None:
+    def __init__(self, *, error: BaseException | None = None, receipts: int = 0) -> None:
         super().__init__()
         self.error = error
         self.receipts = receipts
-        self.unreadable: Exception | None = None
+        self.unreadable: BaseException | None = None
 
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         if self.unreadable:
@@ -68,11 +69,12 @@ async def counts(jobs_fixture: JobsFixture) -> dict[IntentState, int]:
         OSError("gone"),
         TimeoutError(),
         KeyError("id"),
+        asyncio.CancelledError(),
     ],
     ids=lambda error: type(error).__name__,
 )
 async def test_an_error_is_no_proof_of_anything_and_reading_back_settles_it(
-    jobs_fixture: JobsFixture, error: Exception
+    jobs_fixture: JobsFixture, error: BaseException
 ) -> None:
     jobs_fixture.book = FakeFailingVenue(error=error)
     assert await submitted(jobs_fixture, "rain", "snow") == {IntentState.UNKNOWN: 2}
