@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import lzma
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -19,7 +20,14 @@ from bot.core.ids import sha256_hex
 from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
 from bot.store.backups import create_backup
 from bot.store.database import open_reader_with
-from bot.store.evidence import EVIDENCE_TABLES, evidence_path
+from bot.store.evidence import (
+    EVIDENCE_TABLES,
+    TOGETHER,
+    bundle_contents,
+    evidence_path,
+    pack_bundle,
+    unpack_bundle,
+)
 from bot.store.evidence_checks import check_evidence, find_damaged_bundles
 from bot.store.evidence_copies import (
     archive_evidence,
@@ -89,6 +97,19 @@ async def test_what_repeats_itself_takes_a_fraction_of_the_room_and_reads_as_bef
         (forecast, "lzma"),
     ]
     assert await _pack(ledger_fixture) == 0
+
+
+@pytest.mark.parametrize("copies", [1, 300])
+def test_a_bundle_gives_back_its_contents_whatever_its_length(copies: int) -> None:
+    contents = [bytes(range(256)) * copies, b"", b"rain" * copies]
+    packed, places = pack_bundle(contents)
+    payload = unpack_bundle(packed)
+    assert [content for _, content in bundle_contents(TOGETHER, payload)] == contents
+    assert [place for place, _ in bundle_contents(TOGETHER, payload)] == places
+
+
+def test_a_bundle_that_was_made_before_short_ones_were_compressed_with_zlib_is_read() -> None:
+    assert unpack_bundle(lzma.compress(b"rain")) == b"rain"
 
 
 async def test_only_the_evidence_of_long_resolved_questions_is_removed(
