@@ -15,7 +15,7 @@ import lzma
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -229,6 +229,12 @@ def bundle_contents(codec: str, payload: bytes) -> Iterator[tuple[int, bytes]]:
         place += size
 
 
+# A document that so many forecasts have stored is marked as shared, also if the evidence of the first was removed
+# before the second came: it is never removed.
+SHARED_AFTER = 3
+_MAX_COUNTED = 256
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentStore:
     """The content-addressed store: writes evidence, and reads documents of both databases.
@@ -238,10 +244,15 @@ class DocumentStore:
 
     writer: TransactionRunner
     readers: TransactionRunner
+    # By digest, which forecast stored a document last, and how many have: the prompts of all are the same.
+    _stored: dict[str, tuple[str | None, int]] = field(default_factory=dict)
 
     async def put(self, content: bytes, media_type: str, *, scope: str = NO_SCOPE) -> str:
         """Store the content and return its SHA-256 in hex; storing the same content again changes nothing."""
         content = redact_known_secret_bytes(content)
+        digest = sha256_hex(content)
+        if self._stored.get(digest, (None, 0))[1] >= SHARED_AFTER:
+            return digest
         quick = len(content) <= MAX_INLINE_BYTES
         document = (
             compress_document(content, media_type)
@@ -249,7 +260,11 @@ class DocumentStore:
             else await asyncio.to_thread(compress_document, content, media_type)
         )
         await self.put_packed([document], scope=scope)
-        return document.digest
+        last, count = self._stored.pop(digest, (None, 0))
+        self._stored[digest] = scope, count + (scope != last)
+        if len(self._stored) > _MAX_COUNTED:
+            del self._stored[next(iter(self._stored))]
+        return digest
 
     async def put_packed(self, documents: Sequence[CompressedDocument], *, scope: str = NO_SCOPE) -> None:
         """Store compressed documents, all in one write."""

@@ -143,6 +143,18 @@ async def test_only_the_evidence_of_long_resolved_questions_is_removed(
     assert run_full_check(ledger_fixture.path, INVARIANTS).sound
 
 
+async def test_a_text_that_forecasts_share_stays_whichever_of_them_are_removed(ledger_fixture: LedgerFixture) -> None:
+    documents, digest = ledger_fixture.ledger.documents, ""
+    running = [await ledger_fixture.begin(await ledger_fixture.ask(key)) for key in ("rain", "hail", "snow", "fog")]
+    for begun in running:
+        digest = await documents.put(b"what all forecasts are told", "text/plain", scope=begun.id)
+        assert (await documents.get(digest)).content == b"what all forecasts are told"
+        if begun is running[0]:
+            await remove_evidence(documents.writer, documents.readers, [begun.id], at=NOON)
+    await remove_evidence(documents.writer, documents.readers, [begun.id for begun in running[1:3]], at=NOON)
+    assert (await documents.get(digest)).content == b"what all forecasts are told"
+
+
 async def test_the_copy_gets_what_is_new_and_makes_up_for_lost_evidence(
     ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
 ) -> None:
