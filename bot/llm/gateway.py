@@ -150,6 +150,7 @@ class SingleFlight:
 
 
 log = structlog.get_logger(__name__)
+DEFAULT_PROVIDER = ProviderSection()
 # Errors after which another model may do better.
 FALLBACK_ERRORS = (
     ServiceUnavailableError,
@@ -287,7 +288,7 @@ class LlmGateway:
 
     def _lost_retries(self, model: str) -> int:
         """Return how often a request may be sent again after a lost reply."""
-        return self.roles.section.providers.get(provider_name(model), ProviderSection()).lost_retries
+        return self.roles.section.providers.get(provider_name(model), DEFAULT_PROVIDER).lost_retries
 
     async def _first_answer(self, call_requests: Sequence[ModelCallRequest], deadline: RequestDeadline) -> ModelAnswer:
         """Ask one model after the other in time; before that, look for a paid answer of a later one (after a crash)."""
@@ -467,7 +468,7 @@ async def open_gateway(
     tasks = BackgroundTasks()
     alerts = DailyAlerts(alert, tasks=tasks, clock=clock)
     services = ServerServices(clock=clock, random=random, alerts=alerts)
-    sections = {name: section.providers.get(name, ProviderSection()) for name in providers}
+    sections = {name: section.providers.get(name, DEFAULT_PROVIDER) for name in providers}
     learned = LearnedConcurrency(ledger.model_concurrency, clock=clock, tasks=tasks)
     limits = await learned.load_limits(sections)
     clients = {
