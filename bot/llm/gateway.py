@@ -250,20 +250,16 @@ class LlmGateway:
         )
 
     def _call_requests(self, model_request: ModelRequest, table: RoleSection) -> Sequence[ModelCallRequest]:
-        prompt = self.redactor.redact(model_request.prompt)
-        models = self._candidate_models(model_request)
-        return [self._call_request(model_request, prompt, table, model) for model in models]
+        return [self._call_request(model_request, table, model) for model in self._candidate_models(model_request)]
 
-    def _call_request(
-        self, model_request: ModelRequest, redacted: Prompt, table: RoleSection, model: str
-    ) -> ModelCallRequest:
+    def _call_request(self, model_request: ModelRequest, table: RoleSection, model: str) -> ModelCallRequest:
         """Return the request to one model: its part of the conversation, with its sampling settings.
 
         The trials of a question share a key for the provider's cache in each role.
         """
         client, charge = self.clients[provider_name(model)], model_request.charge
         cache_key = derive_id("cache", charge.ref, charge.forecaster, model_request.role)
-        prompt = prompt_for_model(redacted, model, cache_key=cache_key)
+        prompt = self.redactor.redact(prompt_for_model(model_request.prompt, model, cache_key=cache_key))
         model_request = replace(model_request, prompt=prompt)
         parts = self.prompt_documents.prompt_documents(model_request.prompt)
         record = RequestRecord(

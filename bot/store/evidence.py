@@ -249,10 +249,10 @@ class DocumentStore:
 
     async def put(self, content: bytes, media_type: str, *, scope: str = NO_SCOPE) -> str:
         """Store the content and return its SHA-256 in hex; storing the same content again changes nothing."""
-        content = redact_known_secret_bytes(content)
         digest = sha256_hex(content)
         if self._stored.get(digest, (None, 0))[1] >= SHARED_AFTER:
             return digest
+        content = redact_known_secret_bytes(content)
         quick = len(content) <= MAX_INLINE_BYTES
         document = (
             compress_document(content, media_type)
@@ -260,11 +260,11 @@ class DocumentStore:
             else await asyncio.to_thread(compress_document, content, media_type)
         )
         await self.put_packed([document], scope=scope)
-        last, count = self._stored.pop(digest, (None, 0))
-        self._stored[digest] = scope, count + (scope != last)
+        last, count = self._stored.pop(document.digest, (None, 0))
+        self._stored[document.digest] = scope, count + (scope != last)
         if len(self._stored) > _MAX_COUNTED:
             del self._stored[next(iter(self._stored))]
-        return digest
+        return document.digest
 
     async def put_packed(self, documents: Sequence[CompressedDocument], *, scope: str = NO_SCOPE) -> None:
         """Store compressed documents, all in one write."""
