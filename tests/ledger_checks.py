@@ -89,7 +89,7 @@ def _evidence(path: Path) -> Iterator[tuple[str, bytes]]:
     with closing(open_reader(path)) as database:
         for codec, packed in database.execute("select codec, packed from bundle"):
             yield from (
-                (sha256_hex(content), content) for _, content in bundle_contents(codec, unpack_bundle(codec, packed))
+                (sha256_hex(content), content) for _, content in bundle_contents(codec, unpack_bundle(packed))
             )
 
 

@@ -172,9 +172,10 @@ class SecretRedactor:
                 yield first, end
 
 
-# Most short texts come more than once: a name in each row, a document when it is encoded and when it is written.
-_MAX_REMEMBERED_CHARS = 16_384
-_MAX_REMEMBERED_TEXTS = 512
+# Most texts come more than once: a name in each row, a document when it is encoded and when it is written. Of long ones
+# few are remembered.
+_MAX_SHORT_CHARS, _MAX_SHORT_TEXTS = 16_384, 512
+_MAX_LONG_CHARS, _MAX_LONG_TEXTS = 262_144, 32
 
 
 class _KnownSecrets:
@@ -185,7 +186,8 @@ class _KnownSecrets:
 
     def use(self, redactor: SecretRedactor) -> None:
         self.redactor = redactor
-        self.redact_short = lru_cache(maxsize=_MAX_REMEMBERED_TEXTS)(redactor.redact)
+        self.redact_short = lru_cache(maxsize=_MAX_SHORT_TEXTS)(redactor.redact)
+        self.redact_long = lru_cache(maxsize=_MAX_LONG_TEXTS)(redactor.redact)
 
 
 _KNOWN_SECRETS = _KnownSecrets()
@@ -221,9 +223,10 @@ def known_redactor() -> SecretRedactor:
 
 def redact_known_secrets(text: str) -> str:
     """Return the text without the known secrets, the same object if it has none, for data."""
-    if len(text) > _MAX_REMEMBERED_CHARS or not _KNOWN_SECRETS.redactor.secrets:
-        return _KNOWN_SECRETS.redactor.redact(text)
-    hidden = _KNOWN_SECRETS.redact_short(text)
+    known = _KNOWN_SECRETS
+    if len(text) > _MAX_LONG_CHARS or not known.redactor.secrets:
+        return known.redactor.redact(text)
+    hidden = known.redact_short(text) if len(text) <= _MAX_SHORT_CHARS else known.redact_long(text)
     return text if hidden == text else hidden
 
 

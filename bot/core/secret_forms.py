@@ -133,9 +133,10 @@ def _base32_forms(raw: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class EscapePatterns:
-    """The escapes that may hide some forms: one pattern for each kind, and ``split`` with all of them as a group.
+    """The escapes that may hide some forms: one pattern for each kind, and ``split`` with all of them, each a group.
 
-    A pattern that begins with one character is searched for several times as fast as one with a choice of them.
+    A pattern that begins with one character is searched for several times as fast as one with a choice of them, and
+    most texts have escapes of one kind at most.
     """
 
     split: re.Pattern[bytes]
@@ -147,14 +148,16 @@ def compile_escapes(forms: Iterable[bytes]) -> EscapePatterns:
     marks = "".join(mark for mark in _ESCAPED_MARKS if any(mark.encode() in form for form in forms))
     backslash = _BACKSLASH_ESCAPE.replace("MARKS", re.escape("\\" + marks))
     kinds = (backslash, _PERCENT_ESCAPE, _CHARACTER_ESCAPE)
-    return EscapePatterns(re.compile(f"({'|'.join(kinds)})".encode()), [re.compile(kind.encode()) for kind in kinds])
+    split, *single = (re.compile(f"({pattern})".encode()) for pattern in ("|".join(kinds), *kinds))
+    return EscapePatterns(split, single)
 
 
 def decode_escapes(data: bytes, escapes: EscapePatterns) -> bytes:
     """Return a lower-case text with one layer of escapes undone; the same object if it has none."""
-    if not any(kind.search(data) for kind in escapes.kinds):
+    found = [kind for kind in escapes.kinds if kind.search(data)]
+    if not found:
         return data
-    parts = escapes.split.split(data)
+    parts = (found[0] if len(found) == 1 else escapes.split).split(data)
     parts[1::2] = map(_decode_escape, parts[1::2])
     return b"".join(parts)
 

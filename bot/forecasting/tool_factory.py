@@ -197,6 +197,7 @@ _TOOLS_SERIALIZER: JsonSerializer[Sequence[ToolDefinition]] = JsonSerializer(
 
 # A trial may be resumed with a cutoff up to an hour old, and still count as live.
 LIVE_CUTOFF_AGE = timedelta(hours=2)
+MAX_FORECASTS_UNDER_WAY = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +231,8 @@ class ToolFactory:
     frames: IdentityCache[str] = field(default_factory=IdentityCache)
     # By what decides the policy: the source and the venue of a question.
     _configuration_digests: dict[tuple[str | None, str], str] = field(default_factory=dict, init=False)
+    # The tools without data that the first trial of a forecast found, for its other trials.
+    _without_data: dict[tuple[CostAttribution, datetime], set[str]] = field(default_factory=dict, init=False)
 
     async def open_trial(
         self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
@@ -379,9 +382,10 @@ class ToolFactory:
     async def _tools_without_data(
         self, names: Collection[str], question: Question, charge: CostAttribution, before: datetime
     ) -> set[str]:
-        """Return the tools that could only answer that there is nothing."""
-        if not names:
-            return set()
+        """Return the tools that could only answer that there is nothing; all trials of a forecast get the same."""
+        forecast = (dataclasses.replace(charge, trial=0), before)
+        if not names or forecast in self._without_data:
+            return self._without_data[forecast] if names else set()
         related, pairs, ref = self.ledger.question_history, self.ledger.question_pairs, question.ref
         own = OwnForecasts(self.ledger.forecasts, related, charge)
         available = {
@@ -393,7 +397,10 @@ class ToolFactory:
                 await self.ledger.learning.read_unresolved_notes(charge.forecaster, before=before, running=charge.scope)
             ),
         }
-        return {name for name, has_something in available.items() if not has_something}
+        self._without_data[forecast] = {name for name, has_something in available.items() if not has_something}
+        if len(self._without_data) > MAX_FORECASTS_UNDER_WAY:
+            del self._without_data[next(iter(self._without_data))]
+        return self._without_data[forecast]
 
     def _blocked_addresses(self, question: Question, *, backdated: bool) -> BlockedAddresses:
         return find_blocked_addresses(

@@ -15,7 +15,7 @@ from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingS
 from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.store.documents import CompressedDocument, compress_json
-from bot.store.evidence import DocumentStore
+from bot.store.evidence import SHARED_AFTER, DocumentStore
 from bot.store.serialization import JsonSerializer
 
 
@@ -83,11 +83,6 @@ async def load_prompt(asked: RequestRecord, documents: DocumentStore) -> Prompt:
 MAX_CACHED_CHARS = 16_000_000
 MAX_CACHED_OPTIONS = 256
 BYTES_PER_TOKEN = 4
-
-
-# A document that so many forecasts have recorded is marked as shared in the ledger, also if the evidence of the first
-# was removed before the second came.
-SHARED_AFTER = 3
 
 
 @dataclass(slots=True, kw_only=True)

@@ -151,6 +151,7 @@ class SingleFlight:
 
 
 log = structlog.get_logger(__name__)
+DEFAULT_PROVIDER = ProviderSection()
 # Errors after which another model may do better.
 FALLBACK_ERRORS = (
     ServiceUnavailableError,
@@ -250,20 +251,16 @@ class LlmGateway:
         )
 
     def _call_requests(self, model_request: ModelRequest, table: RoleSection) -> Sequence[ModelCallRequest]:
-        prompt = self.redactor.redact(model_request.prompt)
-        models = self._candidate_models(model_request)
-        return [self._call_request(model_request, prompt, table, model) for model in models]
+        return [self._call_request(model_request, table, model) for model in self._candidate_models(model_request)]
 
-    def _call_request(
-        self, model_request: ModelRequest, redacted: Prompt, table: RoleSection, model: str
-    ) -> ModelCallRequest:
+    def _call_request(self, model_request: ModelRequest, table: RoleSection, model: str) -> ModelCallRequest:
         """Return the request to one model: its part of the conversation, with its sampling settings.
 
         The trials of a question share a key for the provider's cache in each role.
         """
         client, charge = self.clients[provider_name(model)], model_request.charge
         cache_key = derive_id("cache", charge.ref, charge.forecaster, model_request.role)
-        prompt = prompt_for_model(redacted, model, cache_key=cache_key)
+        prompt = self.redactor.redact(prompt_for_model(model_request.prompt, model, cache_key=cache_key))
         model_request = replace(model_request, prompt=prompt)
         parts = self.prompt_documents.prompt_documents(model_request.prompt)
         record = RequestRecord(
@@ -288,7 +285,7 @@ class LlmGateway:
 
     def _lost_retries(self, model: str) -> int:
         """Return how often a request may be sent again after a lost reply."""
-        return self.roles.section.providers.get(provider_name(model), ProviderSection()).lost_retries
+        return self.roles.section.providers.get(provider_name(model), DEFAULT_PROVIDER).lost_retries
 
     async def _first_answer(self, call_requests: Sequence[ModelCallRequest], deadline: RequestDeadline) -> ModelAnswer:
         """Ask one model after the other in time; before that, look for a paid answer of a later one (after a crash)."""
@@ -468,7 +465,7 @@ async def open_gateway(
     tasks = BackgroundTasks()
     alerts = DailyAlerts(alert, tasks=tasks, clock=clock)
     services = ServerServices(clock=clock, random=random, alerts=alerts)
-    sections = {name: section.providers.get(name, ProviderSection()) for name in providers}
+    sections = {name: section.providers.get(name, DEFAULT_PROVIDER) for name in providers}
     learned = LearnedConcurrency(ledger.model_concurrency, clock=clock, tasks=tasks)
     limits = await learned.load_limits(sections)
     clients = {

@@ -8,6 +8,7 @@ from bot.core.plain_text import suggest_names
 
 # The role that most forecasters ask.
 MAIN_ROLE = "main"
+DEFAULT_MODEL = ModelSection()
 
 
 def provider_name(model: str) -> str:
@@ -71,7 +72,7 @@ class ModelRoles:
 
     def dialect(self, model: str) -> ModelDialect:
         """Return the dialect of a model."""
-        return self.section.models.get(model, ModelSection()).dialect
+        return self.section.models.get(model, DEFAULT_MODEL).dialect
 
     def accepts_prompt(self, model: str, prompt: Prompt) -> bool:
         """Return whether a model may be given a prompt that was made for another one."""

@@ -111,7 +111,7 @@ def find_damaged_bundles(database: Database) -> Iterator[str]:
     """Yield the bundles that cannot be read, or whose documents are not where the index says."""
     for bundle, codec, packed in database.execute(_SELECT_BUNDLES):
         try:
-            contents = list(bundle_contents(codec, unpack_bundle(codec, packed)))
+            contents = list(bundle_contents(codec, unpack_bundle(packed)))
         except (zlib.error, lzma.LZMAError, ValueError) as error:
             yield f"bundle {bundle}: {error}"
             continue

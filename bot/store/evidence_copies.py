@@ -186,7 +186,7 @@ def _put_back_scope(reader: Database, writer: Database, scope: str) -> None:
 def _put_back_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) -> None:
     """Add the documents of a bundle that are not there any more, as a bundle of their own."""
     number, scope, codec, packed = bundle
-    contents = [content for _, content in bundle_contents(codec, unpack_bundle(codec, packed))]
+    contents = [content for _, content in bundle_contents(codec, unpack_bundle(packed))]
     documents = zip(_checked_documents(reader, number, codec, packed), contents, strict=True)
     missing = [pair for pair in documents if not writer.execute(_SELECT_DOCUMENT, [pair[0][0]]).fetchone()]
     if missing:
@@ -223,7 +223,7 @@ def _copy_rows(reader: Database, writer: Database, scope: str) -> None:
 
 def _checked_documents(reader: Database, number: int, codec: str, packed: bytes) -> Iterator[Sequence[Any]]:
     try:
-        contents = list(bundle_contents(codec, unpack_bundle(codec, packed)))
+        contents = list(bundle_contents(codec, unpack_bundle(packed)))
     except (zlib.error, lzma.LZMAError, ValueError) as error:
         message = f"bundle {number} of the evidence is damaged ({error}); look with: foxcast db check"
         raise StoreError(message) from error

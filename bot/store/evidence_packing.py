@@ -22,7 +22,6 @@ from bot.store.connections import TransactionRunner
 from bot.store.database import open_writer, translate_errors
 from bot.store.documents import CompressedDocument, compress_document
 from bot.store.evidence import (
-    ALONE,
     BUNDLES_OF_SCOPE,
     IS_ALONE,
     IS_PLACED,
@@ -82,8 +81,8 @@ def _unpacked_groups(rows: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[i
     size = 0
     for bundle, packed in rows:
         try:
-            content = unpack_bundle(ALONE, packed)
-        except zlib.error as error:
+            content = unpack_bundle(packed)
+        except (zlib.error, lzma.LZMAError) as error:
             message = f"bundle {bundle} of the evidence is damaged ({error}); look with: foxcast db check"
             raise StoreError(message) from error
         if group and size + len(content) > MAX_BUNDLE_BYTES:
@@ -169,7 +168,7 @@ def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[Compr
     digests, kept = [], []
     for _, _, codec, packed in database.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
         try:
-            contents = [content for _, content in bundle_contents(codec, unpack_bundle(codec, packed))]
+            contents = [content for _, content in bundle_contents(codec, unpack_bundle(packed))]
         except (zlib.error, lzma.LZMAError, ValueError):
             continue  # damaged: nothing of it can be kept
         for content in contents:

@@ -55,6 +55,7 @@ price_in = 1.0
 price_out = 4.0
 [models.openai_compatible.settings.endpoints.local]
 base_url = "{base_url}"
+api_key_file = "key"
 [models.litellm.settings.keys]
 openai_file = "key"
 bedrock_file = "key"
@@ -178,7 +179,8 @@ def run_foxcast_in(folder: Path, server: MockProvider, work: ProgramWork) -> Pro
     )
     key = folder / "key"
     key.touch(mode=0o600)
-    key.write_text("sk-of-no-vendor")
+    # As long as a real one: what redaction costs depends on it.
+    key.write_text("sk-of-no-vendor-" + 2 * "0123456789abcdef")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")}
     env = {**inherited, "FOXCAST_CONFIG": str(folder / "config.toml"), "FOXCAST_LOG__LEVEL": "error"}
     arrivals: list[float] = []

@@ -13,6 +13,7 @@ that only the background names (they decide nothing), and hosts that the operato
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
@@ -108,8 +109,8 @@ def find_blocked_addresses(
     question: Question, hosts: Iterable[str], *, backdated: bool, never: Iterable[str] = ()
 ) -> BlockedAddresses:
     """Return what is blocked for a question: ``hosts`` reveal answers, those in ``never`` are not read at all."""
-    listed = _normalize_hosts(never)
-    names = _normalize_hosts(hosts) | listed
+    listed = _normalize_hosts(frozenset(never))
+    names = _normalize_hosts(frozenset(hosts)) | listed
     deciding = [*find_links(question.title), *find_links(question.criteria)]
     if backdated:
         own = [question.url] if question.url else []
@@ -121,7 +122,9 @@ def find_blocked_addresses(
     return BlockedAddresses(names, blocked, tuple(named) if names else ())
 
 
-def _normalize_hosts(hosts: Iterable[str]) -> frozenset[str]:
+# They are those of config and plugins, the same for every trial.
+@lru_cache(maxsize=16)
+def _normalize_hosts(hosts: frozenset[str]) -> frozenset[str]:
     return frozenset(re.sub(r"^www\.", "", name) for name in map(parse_host, hosts) if name)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import lzma
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -19,7 +20,14 @@ from bot.core.ids import sha256_hex
 from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
 from bot.store.backups import create_backup
 from bot.store.database import open_reader_with
-from bot.store.evidence import EVIDENCE_TABLES, evidence_path
+from bot.store.evidence import (
+    EVIDENCE_TABLES,
+    TOGETHER,
+    bundle_contents,
+    evidence_path,
+    pack_bundle,
+    unpack_bundle,
+)
 from bot.store.evidence_checks import check_evidence, find_damaged_bundles
 from bot.store.evidence_copies import (
     archive_evidence,
@@ -91,6 +99,19 @@ async def test_what_repeats_itself_takes_a_fraction_of_the_room_and_reads_as_bef
     assert await _pack(ledger_fixture) == 0
 
 
+@pytest.mark.parametrize("copies", [1, 300])
+def test_a_bundle_gives_back_its_contents_whatever_its_length(copies: int) -> None:
+    contents = [bytes(range(256)) * copies, b"", b"rain" * copies]
+    packed, places = pack_bundle(contents)
+    payload = unpack_bundle(packed)
+    assert [content for _, content in bundle_contents(TOGETHER, payload)] == contents
+    assert [place for place, _ in bundle_contents(TOGETHER, payload)] == places
+
+
+def test_a_bundle_that_was_made_before_short_ones_were_compressed_with_zlib_is_read() -> None:
+    assert unpack_bundle(lzma.compress(b"rain")) == b"rain"
+
+
 async def test_only_the_evidence_of_long_resolved_questions_is_removed(
     ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
 ) -> None:
@@ -120,6 +141,18 @@ async def test_only_the_evidence_of_long_resolved_questions_is_removed(
         assert list(find_damaged_bundles(database)) == []
     assert check_evidence(ledger_fixture.path).problems == ()
     assert run_full_check(ledger_fixture.path, INVARIANTS).sound
+
+
+async def test_a_text_that_forecasts_share_stays_whichever_of_them_are_removed(ledger_fixture: LedgerFixture) -> None:
+    documents, digest = ledger_fixture.ledger.documents, ""
+    running = [await ledger_fixture.begin(await ledger_fixture.ask(key)) for key in ("rain", "hail", "snow", "fog")]
+    for begun in running:
+        digest = await documents.put(b"what all forecasts are told", "text/plain", scope=begun.id)
+        assert (await documents.get(digest)).content == b"what all forecasts are told"
+        if begun is running[0]:
+            await remove_evidence(documents.writer, documents.readers, [begun.id], at=NOON)
+    await remove_evidence(documents.writer, documents.readers, [begun.id for begun in running[1:3]], at=NOON)
+    assert (await documents.get(digest)).content == b"what all forecasts are told"
 
 
 async def test_the_copy_gets_what_is_new_and_makes_up_for_lost_evidence(
