@@ -92,6 +92,9 @@ QUIET_TURNS_H, QUIET_STALE_H, QUIET_BOLDNESS, QUIET_CAUTION = (4.0, 9.0), (1.5, 
 # The signer signs away what the caps of orders leave, and a share of its cost at which a position is sold in some.
 SIGNED_QUIETLY = 500.0
 EXITS, EXIT_SHARE = 2 / 3, (0.03, 0.2)
+# In how many seeds lists are as long as real ones, and how long they are in the others: an order on one of thirty linked
+# answers takes as long to plan as the rest of its hour.
+LONG_LISTS, LONG_LIST, SHORT_LIST = 1 / 4, 30, 7
 # In how many seeds markets are shallow.
 SHALLOW = 1 / 2
 # In some seeds for longer than from one pass that buys to the next, in shares of that time.
@@ -166,7 +169,7 @@ class SimulationTraits:
 
     ``is_quiet``: people only permit, and beliefs turn every ``turns_every_h`` and are renewed after ``stale_after_h``.
     Positions are sold once they have lost, or gained, the share of their cost in ``exits``. ``is_shallow``: markets
-    take little, so that an order moves the price, and only a part of a position is worth a sale.
+    take little, so that an order moves the price, and only a part of a position is worth a sale. Lists have ``answers``.
     """
 
     modes: Mapping[str, str]
@@ -195,6 +198,7 @@ class SimulationTraits:
     stale_after_h: float = 0.0
     exits: Mapping[str, float] = field(default_factory=dict)
     is_shallow: bool = False
+    answers: int = LONG_LIST
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -279,6 +283,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     return {
         "drawn": True,
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
+        "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,
         "approving": approving,
         "armed_days": armed_days if is_short else ARMED_DAYS,
         "arm_amounts": amounts,

@@ -48,7 +48,7 @@ FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
 WITHHELD = 1 / 3
 TREES = ("Ash", "Elm", "Oak")
 ENDS = ("YES", "NO", "NO", "CANCEL")
-# One market in so many is a list of thirty answers, of which these and the red one have a chance.
+# One market in so many is a list of answers, of which these and the red one have a chance.
 A_LIST = 4
 LAMPS = ("the blue one", "the green one", "the white one")
 # The topics of markets, one after the other; some have none.
@@ -232,7 +232,8 @@ class VenueEvents:
                 terms["liquidity"] = float(self.stream.uniform(*SHALLOW_POOL))
             if number % A_LIST == 1:
                 title = f"Which lamp of row {number} is lit first?"
-                answers = with_long_shots({"the red one": price, **dict.fromkeys(LAMPS, (1.0 - price) / len(LAMPS))})
+                lamps = {"the red one": price, **dict.fromkeys(LAMPS, (1.0 - price) / len(LAMPS))}
+                answers = with_long_shots(lamps, self.traits.answers)
                 terms |= {"type": "MULTIPLE_CHOICE", "sums_to_one": True, "answers": [*answers.items()]}
             else:
                 title, terms = f"Will lamp {number} be lit in time?", {**terms, "prob": price}
