@@ -45,9 +45,7 @@ def read_rows(path: Path, sql: str, values: Mapping[str, object] | Sequence[obje
 
 @contextmanager
 def nothing_is_written() -> Iterator[None]:
-    """While entered, open each database once, and read what is asked for twice only once: most rules ask for each row
-    what they asked before.
-    """
+    """While entered, open each database once, and read what is asked for twice once: many rules ask so for each row."""
     with ExitStack() as opened:
         token = _AT_REST.set(_RestingDatabases(opened))
         try:
