@@ -184,7 +184,7 @@ def _curve_score(cdf: Sequence[float], shape: Mapping[str, Any], outcome: float)
     else:
         place = max(1, next(number for number, end in enumerate(grid) if outcome <= end + 1e-12 * abs(end)))
         mass, least = cdf[place] - cdf[place - 1], 0.01 / inside
-        flat = (1.0 - TAIL * (shape["open_lower"] + shape["open_upper"])) / inside
+        flat = (1.0 - TAIL * (shape.get("open_lower", False) + shape.get("open_upper", False))) / inside
     return 50.0 * math.log(max(mass, least) / flat)
 
 
