@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,49 @@ where i.action = 'order' and i.mode = 'paper' and i.venue = :venue group by i.id
 
 def read_rows(path: Path, sql: str, values: Mapping[str, object] | Sequence[object] | None = None) -> list[Row]:
     """Return the rows by the names of their columns."""
+    if (at_rest := _AT_REST.get()) is not None:
+        return at_rest.read_rows(path, sql, values or ())
     with closing(sqlite3.connect(path)) as database:
-        database.row_factory = sqlite3.Row
-        return [dict(row) for row in database.execute(sql, values or {})]
+        return _select_rows(database, sql, values or ())
+
+
+@contextmanager
+def nothing_is_written() -> Iterator[None]:
+    """While entered, open each database once, and read what is asked for twice once: many rules ask so for each row."""
+    with ExitStack() as opened:
+        token = _AT_REST.set(_RestingDatabases(opened))
+        try:
+            yield
+        finally:
+            _AT_REST.reset(token)
+
+
+class _RestingDatabases:
+    """Databases that nobody writes to any more, and what was read of them."""
+
+    def __init__(self, opened: ExitStack) -> None:
+        self._opened = opened
+        self._databases: dict[Path, sqlite3.Connection] = {}
+        self._read: dict[Hashable, list[Row]] = {}
+
+    def read_rows(self, path: Path, sql: str, values: Mapping[str, object] | Sequence[object]) -> list[Row]:
+        """Return the rows, the same list to all who ask for them."""
+        # What the query does not name says nothing.
+        used = [*values.items()] if isinstance(values, Mapping) else [*enumerate(values)]
+        asked = (path, sql, tuple((name, value) for name, value in used if f":{name}" in sql or isinstance(name, int)))
+        if asked not in self._read:
+            if path not in self._databases:
+                self._databases[path] = self._opened.enter_context(closing(sqlite3.connect(path)))
+            self._read[asked] = _select_rows(self._databases[path], sql, values)
+        return self._read[asked]
+
+
+_AT_REST: ContextVar[_RestingDatabases | None] = ContextVar("databases at rest", default=None)
+
+
+def _select_rows(database: sqlite3.Connection, sql: str, values: Mapping[str, object] | Sequence[object]) -> list[Row]:
+    database.row_factory = sqlite3.Row
+    return [dict(row) for row in database.execute(sql, values)]
 
 
 def integrity_faults(ledger: Path) -> Iterator[str]:

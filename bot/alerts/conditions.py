@@ -124,7 +124,8 @@ def _halts(snapshot: HealthSnapshot, *, by_person: bool) -> Iterator[ConditionFi
         yield ConditionFinding(subject="all venues", text=text, since=snapshot.now, remedy="resume: foxcast resume")
     for halt in snapshot.ledger.halts:
         if bool(halt.by) is by_person:
-            subject = halt.venue or "all venues"
+            # Each halt is one of its own: who resumed a venue must hear that it was halted again, and why.
+            subject = f"{halt.venue or 'all venues'}, halted at {halt.at:%Y-%m-%d %H:%M:%S} UTC"
             yield ConditionFinding(subject=subject, text=str(halt), since=halt.at, remedy=halt.remedy)
 
 
@@ -344,7 +345,7 @@ RULES: tuple[ConditionRule, ...] = (
     ConditionRule(name="daemon", level=_CRITICAL, find=_daemon_problems, healed="the daemon runs again"),
     ConditionRule(name="crash", level=_WARNING, find=_crashes, healed="", degrades=False),
     ConditionRule(name="disk_halt", level=_CRITICAL, find=_disk_halts, healed="work is recorded again"),
-    ConditionRule(name="halt", level=_CRITICAL, find=_own_halts, healed="submissions are no longer halted: {}"),
+    ConditionRule(name="halt", level=_CRITICAL, find=_own_halts, healed="a halt has ended: {}"),
     ConditionRule(name="halt_by_person", level=_WARNING, find=_halts_by_people, healed="submissions were resumed: {}"),
     ConditionRule(name="venue", level=_WARNING, find=_venues_down, healed="{} can be read again", delay=15 * _MINUTE),
     ConditionRule(name="job", level=_WARNING, find=_failing_jobs, healed="the job {} works again", delay=30 * _MINUTE),

@@ -132,8 +132,8 @@ class ManifoldBridge:
             world.resolve(market, "MKT", prob=min(1.0, max(0.0, share)))
 
 
-def with_long_shots(prices: Mapping[str, float]) -> dict[str, float]:
+def with_long_shots(prices: Mapping[str, float], length: int = LONGEST_LIST) -> dict[str, float]:
     """Return a list of answers lengthened by names at a tenth of a percent each; the sum is still 1."""
-    names = [f"Number {number} on the list" for number in range(len(prices) + 1, LONGEST_LIST + 1)]
+    names = [f"Number {number} on the list" for number in range(len(prices) + 1, length + 1)]
     kept = 1.0 - LONG_SHOT * len(names)
     return {name: price * kept for name, price in prices.items()} | dict.fromkeys(names, LONG_SHOT)

@@ -165,9 +165,18 @@ class PolymarketWorld:
         self.remember(market)
 
     def move_price(
-        self, market: FakePolymarketMarket, price: str | Decimal, *, size: str = "100", spread: str = "0.02"
+        self,
+        market: FakePolymarketMarket,
+        price: str | Decimal,
+        *,
+        size: str = "100",
+        spread: str = "0.02",
+        levels: int = 1,
     ) -> None:
-        """Set the crowd's book around a price; orders of users that it would cross are matched."""
+        """Set the crowd's book around a price; orders of users that it would cross are matched.
+
+        It has so many levels on each side, each a spread away from the one before.
+        """
         self.exchange.process_due()
         half = Decimal(spread) / 2
         bid, ask = (max(min(Decimal(price) + by, ONE_DOLLAR - market.tick), market.tick) for by in (-half, half))
@@ -176,7 +185,12 @@ class PolymarketWorld:
         for is_bid, limit in ((True, bid), (False, ask)):
             left = sum((order.left for order in self.state.resting(market, bids=not is_bid)), Decimal(0))
             self.exchange.trade(market, is_bid=is_bid, size=left, limit=limit)
-        self.set_book(market, bids=((str(bid), size),), asks=((str(ask), size),))
+        steps = [number * Decimal(spread) for number in range(levels)]
+        self.set_book(
+            market,
+            bids=tuple((str(bid - step), size) for step in steps if not step or bid - step >= market.tick),
+            asks=tuple((str(ask + step), size) for step in steps if not step or ask + step <= ONE_DOLLAR - market.tick),
+        )
 
     def trade(
         self, market: FakePolymarketMarket, side: str, size: str | Decimal, *, limit: str | Decimal | None = None

@@ -32,7 +32,7 @@ ONE_MOMENT = timedelta(seconds=2)
 # Nobody moves the clock by more.
 LONGEST_MOVE = timedelta(hours=1)
 # Of the settings that nobody set.
-COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD = 168.0, 60.0, 20.0
+COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD, QUESTION_USD = 168.0, 60.0, 20.0, 5.0
 # Sums and products of stored numbers have this error.
 USD_SLACK, SAME = 1e-6, 1e-9
 # With such words the program stops a venue that reported fills which contradict their order: here no venue does.
@@ -74,6 +74,10 @@ select s.ref, s.forecaster, s.closes_at from schedule s join question q on q.ref
 where s.window = 'past' and q.first_seen_at < s.closes_at
 """
 _HALTS = "select venue, at, why from halt where by = ''"
+_BUDGETED = """
+select id, at, scope, ref, worst_usd, coalesce(cost_usd, worst_usd) as usd, coalesce(latency_s, 0) as latency_s
+from model_call where worst_usd > 0 order by at, rowid
+"""
 _CALLS = "select substr(at, 1, 10) as day, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by day"
 _SCORABLE = """
 select f.id, f.forecaster, f.ref, f.cutoff, p.target, p.probability, r.value, r.resolved_at, q.closes_at, v.body
@@ -121,6 +125,7 @@ class DecisionChecks:
             if any(words in row["why"] for words in CONTRADICTIONS):
                 yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
         yield from self._spending()
+        yield from self._reservations()
         yield from self._scores()
         yield from self._scored_forecasts()
         yield from self._plan_ages(attempts)
@@ -242,6 +247,30 @@ class DecisionChecks:
         for row in read_rows(self.ledger, _CALLS):
             if row["usd"] > most + USD_SLACK:
                 yield f"budget: models cost {row['usd']:.4f} dollars on {row['day']}, {most:g} may be spent"
+
+    def _reservations(self) -> Iterator[str]:
+        """A call begins only where its most, with what was spent and what calls under way may cost, is in the budgets.
+
+        A call is under way for its latency at least; what of it is not certain counts as what it cost in the end.
+        """
+        budgets = [config.get("llm", {}).get("budget", {}) for config in self.configs]
+        limits = (
+            ("at", max(one.get("day_usd", DAY_USD) for one in budgets)),
+            ("scope", max(one.get("question_usd", QUESTION_USD) for one in budgets)),
+        )
+        known: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _BUDGETED):
+            at = parse_timestamp(row["at"])
+            for name, most in limits:
+                before = known[name, row[name][:10] if name == "at" else row[name]]
+                busy = [parse_timestamp(one["at"]) + timedelta(seconds=one["latency_s"]) > at for one in before]
+                used = sum(
+                    one["worst_usd"] if is_busy else one["usd"] for one, is_busy in zip(before, busy, strict=True)
+                )
+                if used + row["worst_usd"] > most + USD_SLACK and not self._has_clock_moved(at, at):
+                    what = f"may cost {row['worst_usd']:.4f} dollars, {used:.4f} were spent or under way"
+                    yield f"budget: the call {row['id']} of {row['ref']} at {at} {what}, {most:g} may be"
+                before.append(row)
 
     def _scores(self) -> Iterator[str]:
         """The Brier score is the squared distance from what happened: of the forecast, or of the price at that time."""

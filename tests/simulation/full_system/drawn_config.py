@@ -104,6 +104,8 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "forecasters.drifter*.settings.fails_share": (0.4, 0.05, 0.6),
     "forecasters.drifter*.settings.slips_share": (0.4, 0.2, 0.7),
     "forecasters.drifter*.settings.turns_every_h": (0.8, 3.0, 15.0),
+    "forecasters.drifter*.settings.lingers_share": (0.4, 0.2, 0.7),
+    "forecasters.drifter*.settings.boldness": (0.4, 0.3, 9.0),
     "forecasters.drifter*.settings.thinks_s": (0.7, 5.0, 60.0),
     "llm.budget.day_usd": (0.7, 0.05, 2.0),
     "llm.budget.question_usd": (0.5, 0.02, 1.0),

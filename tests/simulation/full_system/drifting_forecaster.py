@@ -38,6 +38,8 @@ from bot.simulator.network import CURRENT_PROCESS
 from tests.simulation.full_system.world_record import MESSAGES, PAID_CALLS
 
 STEPS = 3
+# So many times as long one trial thinks that lingers: it meets its time limit after its first or second belief.
+LINGERS = 8.0
 
 
 class DriftingForecasterSettings(PluginSettings):
@@ -58,6 +60,9 @@ class DriftingForecasterSettings(PluginSettings):
     slips_share: float = Field(default=0.0, ge=0, le=1)
     """How often one trial comes to no answer, and the next one may, by question, hour and trial."""
 
+    lingers_share: float = Field(default=0.0, ge=0, le=1)
+    """How often one trial thinks far longer than the others, by question, hour and trial."""
+
     turns_every_h: float | None = Field(default=None, gt=0)
     """How often it changes its mind about each question; unset: never."""
 
@@ -75,10 +80,12 @@ class DriftingForecaster:
         hour = int(context.cutoff.timestamp() // 3600.0)
         fails = (1.0 + _lean(question, f" fails {hour}")) / 2.0 < self._settings.fails_share
         slips = (1.0 + _lean(question, f" slips {hour} {context.trial}")) / 2.0 < self._settings.slips_share
+        lingers = (1.0 + _lean(question, f" lingers {hour} {context.trial}")) / 2.0 < self._settings.lingers_share
+        thinks_s = self._settings.thinks_s * (LINGERS if lingers else 1.0)
         call = {"forecaster": id(self), "trial": context.trial, "cutoff": context.cutoff.isoformat()}
         for number in range(1, STEPS + 1):
             with _paid_call({**call, "question": str(question.ref), "step": number, "slips": fails or slips}):
-                await asyncio.sleep(self._settings.thinks_s)
+                await asyncio.sleep(thinks_s)
             if fails or slips:
                 message = "nothing came to mind"
                 raise RuntimeError(message)

@@ -29,6 +29,10 @@ READINGS = 3
 BEYOND = 0.02
 # A policy that tried to sell tries again ten minutes later, in the pass after that.
 TRIED_S = 3.0 * 3_600.0
+# Bills are added up with so much rounding; a call that is on record for less than its most is below a cent.
+BILLED_SLACK = 1e-6
+# What Metaculus takes of a probability (docs/facts/metaculus.md#forecasts).
+LEAST_SAID, MOST_SAID = 0.001, 0.999
 # The steps of a forecaster of the simulation; beliefs carry rounding.
 STEPS, BELIEF_SLACK = (1, 2, 3), 1e-6
 # Of the settings that nobody set.
@@ -38,7 +42,9 @@ ROWS: Mapping[str, str] = {
         total(f.cash) as cash from intent i join fill f on f.intent = i.id where i.venue = 'polymarket'
         and i.order_body ->> 'side' = 'sell' and coalesce(i.order_body ->> 'closing', '') = '' group by i.id""",
     "forecasts": "select id, ref, forecaster, cutoff from forecast where state = 'done'",
-    "beliefs": """select f.ref, f.forecaster, f.cutoff, p.probability, c.probability as crowd from forecast f
+    # A price from after the cutoff, by a clock that was set back since, is not shown to the forecaster.
+    "beliefs": """select f.ref, f.forecaster, f.cutoff, p.probability,
+        case when c.at <= f.cutoff then c.probability end as crowd from forecast f
         join prediction p on p.forecast = f.id left join price c on c.id = f.price
         where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
         and (select count(*) from prediction q where q.forecast = f.id) = 1""",
@@ -47,6 +53,8 @@ ROWS: Mapping[str, str] = {
     "spending": "select scope, ref, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by scope, ref",
     "withdrawals": """select i.id, i.ref, i.planned_at, f.made_at from intent i join forecast f on f.id = i.forecast
         where i.action = 'withdraw'""",
+    "said": """select ref, predictions from intent where venue = 'metaculus' and action = 'forecast'
+        and mode <> 'paper'""",
     "filed": "select ref, predictions from intent where venue = 'forecastbench' and action = 'forecast'",
     "traded": """select i.order_body ->> 'contract' as contract, i.ref, q.closes_at, i.planned_at,
         i.order_body ->> 'side' as side, coalesce(i.order_body ->> 'closing', '') as closing
@@ -80,6 +88,7 @@ class EffectReferee(WorldFacts):
         yield from self._question_bills()
         yield from self._withdrawals()
         yield from self._filed_rows()
+        yield from self._said()
         yield from self._refunds()
         yield from self._beliefs()
         yield from self._costs()
@@ -219,6 +228,21 @@ class EffectReferee(WorldFacts):
                     what = f"{line['forecast']} for {line['resolution_date'] or 'its end'}"
                     yield f"referee: {name} has {what} of {ref}, and that was not forecast"
 
+    def _said(self) -> Iterator[str]:
+        """What Metaculus gets for a question of yes or no is what was forecast, within the bounds that it has."""
+        meant: dict[str, set[float]] = defaultdict(set)
+        for row in self.ledger.get("said", ()):
+            for prediction in json.loads(row["predictions"]).values():
+                if (chance := prediction.get("probability")) is not None:
+                    meant[row["ref"].rsplit(":", 1)[1]].add(min(max(chance, LEAST_SAID), MOST_SAID))
+        for write in self.facts["writes"]:
+            items = write["body"] if write["venue"] == "metaculus" and isinstance(write["body"], list) else ()
+            for item in items:
+                said, known = item.get("probability_yes"), meant[str(item.get("question"))]
+                if said is not None and not any(abs(said - one) < BELIEF_SLACK for one in known):
+                    what = f"{said} for question {item['question']}, and {sorted(known)} were forecast"
+                    yield f"referee: {self.describe(write)}: {what}"
+
     def _refunds(self) -> Iterator[str]:
         """A void question gives back what was put in and not taken out before, on paper too."""
         for row in self.ledger["refunds"]:
@@ -232,7 +256,11 @@ class EffectReferee(WorldFacts):
         for row in self.ledger["beliefs"]:
             tables = [era["config"].get("forecasters", {}).get(row["forecaster"], {}) for era in self.facts["eras"]]
             answers = [_drifted(row, table.get("settings", {}), step) for table in tables for step in STEPS]
-            if not any(abs(one - row["probability"]) < BELIEF_SLACK for one in answers):
+            # Where single trials are cut short, it is between them.
+            is_mixed = any(table.get("settings", {}).get("lingers_share") for table in tables)
+            is_between = min(answers) - BELIEF_SLACK <= row["probability"] <= max(answers) + BELIEF_SLACK
+            is_one = any(abs(one - row["probability"]) < BELIEF_SLACK for one in answers)
+            if not (is_between if is_mixed else is_one):
                 what = f"{row['probability']:.6f} on {row['ref']}, priced {row['crowd']}"
                 yield f"referee: {row['forecaster']} says {what}, and its answers are {sorted({*answers})}"
 
@@ -245,7 +273,7 @@ class EffectReferee(WorldFacts):
         billed = sum(bill_usd(bill, prices) for bill in bills)
         known = sum(row["usd"] for row in self.ledger["costs"])
         most = sum(row["most"] for row in self.ledger["costs"])
-        if not known - CENT <= billed <= most + CENT:
+        if not known - CENT <= billed <= most + BILLED_SLACK:
             yield f"referee: models billed {billed:.4f} dollars, {known:.4f} to {most:.4f} are on record"
 
 

@@ -79,6 +79,8 @@ class SimulationVenues:
     polymarket: FakePolymarket | None
     # What somebody else traded with the accounts of Foxcast.
     foreign_markets: set[str] = field(default_factory=set)
+    # Orders that somebody else placed and left, with their market.
+    foreign_orders: dict[str, str] = field(default_factory=dict)
 
     @property
     def all(self) -> Mapping[str, FakeService]:

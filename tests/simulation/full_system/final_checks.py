@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 # On the wire, or nobody knows: once all is calm that is found out within two periods.
 OPEN = {"sending", "unknown"}
+# What no reading settles is left to a person after an hour.
+WAITED_FOR = timedelta(hours=1)
 _INTENTS = "select id, seq, ref, venue, state, mode, action, forecast from intent order by seq"
-_AUDIT = "select seq, kind, venue, actor, body from audit order by seq"
+_AUDIT = "select seq, at, kind, venue, actor, body from audit order by seq"
 _KEPT = "select ref, leased_until from schedule where owner is not null and leased_until < :late"
 _OVERDUE = """
 select s.ref, s.due_at from schedule s
@@ -81,6 +83,7 @@ class FinalChecks:
         yield from self._ended()
         yield from self._sealed_with_permission()
         yield from self._resumed()
+        yield from self._resumed_early()
         yield from self._standing()
         yield from self._fills()
         yield from self._signed_fills()
@@ -239,6 +242,28 @@ class FinalChecks:
             # People set clocks, and between two lives nobody reads anything back.
             if row["resumed_by"] != "" and parse_timestamp(ended) > parse_timestamp(settled) + self.period + SET_BACK:
                 yield f"I12: {row['venue']} stopped at {row['at']}, all had settled by {settled}, it went on at {ended}"
+
+    def _resumed_early(self) -> Iterator[str]:
+        """A venue resumes by itself once no write to it is without an outcome, since a person last resumed it.
+
+        After an hour nobody waits for those that cost nothing. The audit's rows are in the order in which all happened.
+        """
+        unknown: dict[str, Row] = {}
+        for row in self.audit:
+            intent = row["body"].get("intent", "")
+            if row["kind"] == "write":
+                unknown[intent] = row
+            elif row["kind"] in {"answer", "adopt"} and row["body"].get("state") != "unknown":
+                unknown.pop(intent, None)
+            elif row["kind"] == "resume" and row["actor"]:
+                where = row["venue"] if row["body"].get("where") != "all" else ""
+                unknown = {name: one for name, one in unknown.items() if where not in {"", one["venue"]}}
+            elif row["kind"] == "resume":
+                for name, one in unknown.items():
+                    age = parse_timestamp(row["at"]) - parse_timestamp(one["at"])
+                    if one["venue"] == row["venue"] and timedelta() <= age < WAITED_FOR:
+                        what = f"nothing was known of {name}, sent at {one['at']}"
+                        yield f"I12: {row['venue']} resumed by itself at {row['at']}, and {what}"
 
     def _standing(self) -> Iterator[str]:
         """Of each question the forecast that stands at the venue is the newest that was acknowledged."""

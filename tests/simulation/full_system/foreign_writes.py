@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bot.core.interfaces import Clock
+    from bot.simulator.venues.manifold import FakeManifold
     from tests.simulation.full_system.fake_venues import SimulationVenues
     from tests.simulation.full_system.operators import SimulatedOperators
 
@@ -28,6 +29,8 @@ FOREIGN_WRITE = "foreign write"
 # For so long somebody writes, and so often: a person who resumes the venue meanwhile does so too early.
 WRITES_FOR_S, WRITES_EVERY_S = 16.0 * HOUR_S, HOUR_S / 2.0
 _MANA, _SHARES, _PRICE = 2.0, Decimal(8), Decimal("0.50")
+# One in so many is an order that rests, at such a price.
+RESTS, _NEVER_PAID = 3, 0.02
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,12 +62,25 @@ class ForeignWriter:
         venue = self.bridges.manifold
         assert venue is not None
         closes = self.clock.now() + timedelta(seconds=DAY_S)
+        if self._count % RESTS == 0 and self._rest(venue):
+            return
         title = f"Does somebody else bet here, {self._count}?"
         market = venue.world.add_market(title, prob=0.5, closes=round(closes.timestamp() * 1000))
         self.bridges.foreign_markets.add(market.id)
         user = venue.state.users[self.bridges.trader]
         venue.world.trade(user, market, WantedTrade(outcome="YES", amount=_MANA))
         venue.world.resolve(market, "CANCEL")
+
+    def _rest(self, venue: FakeManifold) -> bool:
+        """Leave an order at a price that the crowd never pays; return False where no market is open."""
+        now = venue.now_ms()
+        markets = [one for one in venue.state.markets.values() if one.is_open(now) and not one.answers]
+        if markets:
+            market = markets[self._count % len(markets)]
+            want = WantedTrade(outcome="YES", amount=_MANA, limit=_NEVER_PAID)
+            bet = venue.world.trade(venue.state.users[self.bridges.trader], market, want)
+            self.bridges.foreign_orders[bet.id] = market.id
+        return bool(markets)
 
     def _trade(self) -> None:
         venue, user = self.bridges.polymarket, self.bridges.environment.polymarket_account

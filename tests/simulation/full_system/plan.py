@@ -35,6 +35,8 @@ SIGNED_A_DAY = (15.0, 60.0)
 # A few watch prices: it follows them every few seconds, which takes most of a simulated day's work.
 WATCHING, WATCHED = 1 / 16, 3
 PAPER = 1 / 5
+# And of those with an account at Polymarket and another venue, where all that happens there is met by orders on paper.
+SIGNED_PAPER = 1 / 3
 WORLDLY = 1 / 8
 # Of the seeds without that world: which venues there are.
 VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
@@ -92,6 +94,9 @@ QUIET_TURNS_H, QUIET_STALE_H, QUIET_BOLDNESS, QUIET_CAUTION = (4.0, 9.0), (1.5, 
 # The signer signs away what the caps of orders leave, and a share of its cost at which a position is sold in some.
 SIGNED_QUIETLY = 500.0
 EXITS, EXIT_SHARE = 2 / 3, (0.03, 0.2)
+# In how many seeds lists are as long as real ones, and how long they are in the others: an order on one of thirty
+# linked answers takes as long to plan as the rest of its hour.
+LONG_LISTS, LONG_LIST, SHORT_LIST = 1 / 4, 30, 7
 # In how many seeds markets are shallow.
 SHALLOW = 1 / 2
 # In some seeds for longer than from one pass that buys to the next, in shares of that time.
@@ -166,7 +171,8 @@ class SimulationTraits:
 
     ``is_quiet``: people only permit, and beliefs turn every ``turns_every_h`` and are renewed after ``stale_after_h``.
     Positions are sold once they have lost, or gained, the share of their cost in ``exits``. ``is_shallow``: markets
-    take little, so that an order moves the price, and only a part of a position is worth a sale.
+    take little, so that an order moves the price, and only a part of a position is worth a sale. Lists have so many
+    ``answers``.
     """
 
     modes: Mapping[str, str]
@@ -195,6 +201,7 @@ class SimulationTraits:
     stale_after_h: float = 0.0
     exits: Mapping[str, float] = field(default_factory=dict)
     is_shallow: bool = False
+    answers: int = LONG_LIST
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -221,7 +228,11 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     company = (signing.random(), SIGNED_VENUE_SETS) if signs else (draw, VENUE_SETS)
     names = VENUES if worldly else next(names for share, names in company[1] if company[0] < share)
     fond = FREQUENT_FAULTS[int(stream.integers(len(FREQUENT_FAULTS)))] if stream.random() < 1 / 2 else None
-    modes = _draw_modes(stream, names, signs=signs) if plan.modes is None else plan.modes
+    is_paper = plan.drawn and SeededRandom(plan.seed).stream("signed paper").random() < SIGNED_PAPER
+    trades_on_paper = is_paper and len(names) > 1 and not worldly
+    modes = (
+        _draw_modes(stream, names, signs=signs, trades_on_paper=trades_on_paper) if plan.modes is None else plan.modes
+    )
     traits = SimulationTraits(
         modes=modes,
         has_world=worldly and plan.modes is None,
@@ -279,6 +290,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     return {
         "drawn": True,
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
+        "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,
         "approving": approving,
         "armed_days": armed_days if is_short else ARMED_DAYS,
         "arm_amounts": amounts,
@@ -380,11 +392,16 @@ def _venue_table(
     return found
 
 
-def _draw_modes(stream: np.random.Generator, names: Sequence[str], *, signs: bool) -> dict[str, str]:
-    """Draw sides; at least one venue is written to, and Polymarket where orders there are signed."""
+def _draw_modes(
+    stream: np.random.Generator, names: Sequence[str], *, signs: bool, trades_on_paper: bool
+) -> dict[str, str]:
+    """Draw sides; at least one venue is written to, and Polymarket where orders there are signed.
+
+    ``trades_on_paper``: there is another venue to write to, and Polymarket is on paper.
+    """
     modes = {name: "paper" if stream.random() < PAPER else "live" for name in names}
     if "polymarket" in modes:
-        modes["polymarket"] = "live" if signs else "paper"
+        modes["polymarket"] = "live" if signs and not trades_on_paper else "paper"
     if "live" not in modes.values():
         modes[names[0]] = "live"
     return modes

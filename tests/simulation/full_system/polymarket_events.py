@@ -41,6 +41,8 @@ _HELD_S = Decimal(3)
 LOST = (RequestFault.LATE, RequestFault.ERROR_AFTER, RequestFault.DROPPED_AFTER, RequestFault.PAGE_AFTER)
 # How many shares a book has at each price, and a shallow one: an order takes five at least.
 DEPTH, SHALLOW_DEPTH = (8, 300), (5, 16)
+# At how many prices of each side there are shares, so that an order may want some of them and not others.
+LEVELS = 3
 # The least distance from both ends of a price.
 _ROOM = 0.04
 
@@ -127,7 +129,8 @@ class PolymarketEvents:
 
     def _set_price(self, market: FakePolymarketMarket, price: float) -> None:
         cents = Decimal(str(round(min(1.0 - _ROOM, max(_ROOM, price)), 2))).quantize(_CENT)
-        self.venue.world.move_price(market, cents, size=str(int(self.stream.integers(*self.depth))))
+        size = str(int(self.stream.integers(*self.depth)))
+        self.venue.world.move_price(market, cents, size=size, levels=LEVELS)
 
     def _move_price(self) -> None:
         """Let the crowd's book stand elsewhere; own orders in its way are matched."""

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 from bot.store.serialization import parse_timestamp
-from tests.ledger_checks import read_rows
+from tests.ledger_checks import Row, read_rows
 
 Tables = Mapping[str, Any]
 # Money and scores carry the rounding of a venue, and of sums.
 CENT, SAME = 0.006, 1e-6
+# The mass of a flat curve beyond each open end, and the least that one has there (docs/facts/metaculus.md#scores).
+TAIL, LEAST_MASS = 0.05, 0.001
 # The belief and the price of a decision may have moved by so much before an order; nobody moves the clock by more.
 MOVED, PRICED = 0.05, timedelta(hours=13)
 # A venue gives the time of an outcome in seconds or better.
@@ -30,6 +34,19 @@ join resolution r on r.id = s.resolution join forecast f on f.id = s.forecast
 join prediction p on p.forecast = s.forecast and p.target = s.target left join price c on c.id = f.price
 where s.rule like '%choice%' and r.kind = 'chosen'
 """
+_CURVES = """
+select s.forecast, s.value, r.value as outcome, p.body as said, v.body as asked from score s
+join resolution r on r.id = s.resolution join forecast f on f.id = s.forecast
+join prediction p on p.forecast = s.forecast and p.target = s.target join question_version v on v.version = f.version
+where s.rule = 'curve baseline' and r.kind = 'landed'
+  and (select count(*) from question_version w where w.ref = f.ref) = 1
+"""
+_TRIAL_ANSWERS = """
+select f.id, f.ref, f.forecaster, p.probability, t.ending, t.body from forecast f
+join prediction p on p.forecast = f.id join trial t on t.forecast = f.id
+where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
+  and (select count(*) from prediction q where q.forecast = f.id) = 1 order by f.id
+"""
 _FILLS = "select intent, shares, price, fee, cash from fill"
 _TRIALS = """
 select f.id, f.ref, f.forecaster, max(t.number) as trials from forecast f join trial t on t.forecast = f.id
@@ -37,14 +54,15 @@ where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') group b
 """
 _ENDINGS = "select ref, resolved_at from resolution where kind in ('happened', 'void') and ref like 'manifold:%'"
 _UNAPPROVED = """
-select i.id, i.ref, i.venue, i.planned_at, p.probability, json_extract(i.order_body, '$.expected') as price,
+select i.id, i.ref, i.venue, i.planned_at, p.probability, p.body, json_extract(i.order_body, '$.expected') as price,
   json_extract(i.order_body, '$.leg') as leg, json_extract(i.order_body, '$.side') as side
 from intent i join prediction p on p.forecast = i.forecast
-where i.mode <> 'paper' and i.action in ('order', 'forecast') and p.probability is not null and i.state = 'acked'
+where i.mode <> 'paper' and i.action in ('order', 'forecast') and i.state = 'acked'
+  and (p.probability is not null or json_extract(p.body, '$.probabilities') is not null)
   and json_extract(i.order_body, '$.closing') is null
   and not exists (select 1 from approval a where a.forecast = i.forecast and a.state in ('approved', 'used'))
 """
-_PRICES = "select seen_at, probability from price where ref = :ref and probability is not null"
+_PRICES = "select seen_at, probability, body from price where ref = :ref"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +76,8 @@ class RecordChecks:
     def violations(self) -> Iterator[str]:
         """Say what is not what it is made of."""
         yield from self._choice_scores()
+        yield from self._curve_scores()
+        yield from self._aggregates()
         yield from self._fills()
         yield from self._trials()
         yield from self._endings()
@@ -76,6 +96,32 @@ class RecordChecks:
             if abs(value - row["value"]) > SAME:
                 what = f"{row['rule']} of {row['forecast']} is {row['value']:.6f}"
                 yield f"score: {what} on record, and is {value:.6f} by its formula"
+
+    def _curve_scores(self) -> Iterator[str]:
+        """The baseline score of a curve is 50 ln(p / b): of its mass on what happened and of a flat one."""
+        for row in read_rows(self.ledger, _CURVES):
+            value = _curve_score(json.loads(row["said"])["cdf"], json.loads(row["asked"])["shape"], row["outcome"])
+            if abs(value - row["value"]) > SAME:
+                what = f"the curve baseline of {row['forecast']} on {row['outcome']} is {row['value']:.6f}"
+                yield f"score: {what} on record, and is {value:.6f} by its formula"
+
+    def _aggregates(self) -> Iterator[str]:
+        """A forecast is made of the trials that finished, where there are two at least, else of all with an answer."""
+        trials: dict[str, list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _TRIAL_ANSWERS):
+            trials[row["id"]].append(row)
+        for rows in trials.values():
+            tables = [config.get("forecasters", {}).get(rows[0]["forecaster"], {}) for config in self.configs]
+            methods = {table.get("aggregate", "logit-mean") for table in tables}
+            said = [(row["ending"], _trial_answer(row)) for row in rows]
+            finished = [one for ending, one in said if ending == "finished" and one is not None]
+            counted = finished if len(finished) > 1 else [one for _, one in said if one is not None]
+            if len(counted) < 2 or methods - {*_MEANS} or any("calibration" in config for config in self.configs):
+                continue
+            values = [_MEANS[method](counted) for method in methods]
+            if min(abs(one - rows[0]["probability"]) for one in values) > SAME:
+                what = f"{rows[0]['probability']:.6f} on {rows[0]['ref']}"
+                yield f"forecast: {rows[0]['forecaster']} says {what}, its trials {said}, by {sorted(methods)}"
 
     def _fills(self) -> Iterator[str]:
         """What a fill takes or brings is its shares at its price, with its fee."""
@@ -112,9 +158,9 @@ class RecordChecks:
                 continue
             planned = parse_timestamp(row["planned_at"])
             seen = read_rows(self.ledger, _PRICES, row)
-            prices = [one["probability"] for one in seen if _is_near(one["seen_at"], planned)]
-            distances = [abs(_log_odds(row["probability"]) - _log_odds(one)) for one in prices]
-            if row["side"] == "buy":
+            prices = [_chances(one) for one in seen if _is_near(one["seen_at"], planned)]
+            distances = [_distance(_chances(row), one) for one in prices if one.keys() & _chances(row).keys()]
+            if row["side"] == "buy" and row["probability"] is not None:
                 paid = row["price"] if row["leg"] == "yes" else 1.0 - row["price"]
                 distances = [max(abs(_log_odds(row["probability"]) - _log_odds(paid)), min(distances, default=0.0))]
             if distances and min(distances) > max(limits) + MOVED:
@@ -128,6 +174,52 @@ def _choice_score(rule: str, shares: Mapping[str, float], option: str) -> float:
         return sum((share - (name == option)) ** 2 for name, share in shares.items())
     surprise = -math.log(shares[option])
     return surprise if rule == "choice log" else 100.0 * (1.0 - surprise / math.log(len(shares)))
+
+
+def _curve_score(cdf: Sequence[float], shape: Mapping[str, Any], outcome: float) -> float:
+    """Return the score of a curve on a grid (docs/facts/metaculus.md#scores); each bucket has its upper end."""
+    grid, inside = shape["grid"], len(shape["grid"]) - 1
+    if outcome < grid[0] or outcome > grid[-1]:
+        mass, flat, least = cdf[0] if outcome < grid[0] else 1.0 - cdf[-1], TAIL, LEAST_MASS
+    else:
+        place = max(1, next(number for number, end in enumerate(grid) if outcome <= end + 1e-12 * abs(end)))
+        mass, least = cdf[place] - cdf[place - 1], 0.01 / inside
+        flat = (1.0 - TAIL * (shape.get("open_lower", False) + shape.get("open_upper", False))) / inside
+    return 50.0 * math.log(max(mass, least) / flat)
+
+
+def _trial_answer(row: Row) -> float | None:
+    """Return what a trial answered: one that finished, or met a limit after it had said what it believes."""
+    belief = json.loads(row["body"] or "{}").get("belief")
+    if belief is None or row["ending"] == "failed":
+        return None
+    [prediction] = belief["predictions"].values()
+    return float(prediction["probability"])
+
+
+def _logit_mean(chances: Sequence[float]) -> float:
+    odds = math.fsum(math.log(one / (1.0 - one)) for one in chances) / len(chances)
+    return 1.0 / (1.0 + math.exp(-odds))
+
+
+_MEANS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "logit-mean": _logit_mean,
+    "mean": mean,
+    "median": median,
+}
+
+
+def _chances(row: Row) -> Mapping[str, float]:
+    """Return what is said of each option, or of YES alone."""
+    if row["probability"] is not None:
+        return {"": row["probability"]}
+    found: Mapping[str, float] = json.loads(row["body"] or "{}").get("probabilities", {})
+    return found
+
+
+def _distance(said: Mapping[str, float], price: Mapping[str, float]) -> float:
+    """Return how far what is said is from a price: of the option where it is farthest."""
+    return max(abs(_log_odds(said[name]) - _log_odds(price[name])) for name in said.keys() & price.keys())
 
 
 def _is_near(seen_at: str, planned: datetime) -> bool:

@@ -54,8 +54,10 @@ DECISIVE = ("policy", "limits", "calibration", "forecasters")
 LEDGER_TABLES: Mapping[str, str] = {
     "intents": """select i.id, i.ref, i.venue, i.mode, i.action, i.state, i.planned_at, i.order_body, f.forecaster,
         f.made_at from intent i join forecast f on f.id = i.forecast order by i.seq""",
-    "attempts": "select intent, reference, state from attempt order by started_at",
+    "attempts": "select intent, reference, state, started_at, settled_at from attempt order by started_at",
     "halts": "select venue, at, why, resumed_at from halt where by = '' order by id",
+    "resumes": "select venue, resumed_at from halt where resumed_at is not null and (resumed_by <> '' or "
+    "end_condition = 'person')",
     "refusals": "select i.id, i.venue, i.ref, a.started_at, a.detail from attempt a join intent i on i.id = a.intent "
     "where a.state = 'refused'",
     "fills": "select f.intent, f.reference, f.shares, f.cash from fill f order by 1, 2",
@@ -86,6 +88,7 @@ class WorldReferee(WorldFacts):
         yield from LossReferee(self.facts, self.ledger).violations()
         yield from self._refusals()
         yield from self._clairvoyance()
+        yield from self._cancels()
         yield from self._effects()
         yield from self._books()
         yield from self._paid_calls()
@@ -192,7 +195,7 @@ class WorldReferee(WorldFacts):
         answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
         for order in self.facts["orders"]:
             table = self.venue_table(self.era_at(order["at_s"])["config"], order["venue"])
-            if table["mode"] == "approve" and not self._is_closing(order, table):
+            if table["mode"] == "approve" and not self._is_closing(order):
                 hours = table.get("approval_h", APPROVAL_H)
                 found = next((act for act in answers if _is_covered(order, act, hours)), None)
                 if found is None:
@@ -200,12 +203,11 @@ class WorldReferee(WorldFacts):
                 else:
                     answers.remove(found)
 
-    def _is_closing(self, order: Fact, table: Fact) -> bool:
-        """Say whether a person asked for a sale, or may have set that it is made: neither needs an approval."""
+    def _is_closing(self, order: Fact) -> bool:
+        """Say whether a person asked for a sale, which needs no approval: one that a policy wants does."""
         asked = [act for act in self.acts_at(order["venue"], "close") if 0.0 <= order["at_s"] - act["at_s"] < CLOSING_S]
         is_asked = any(target["contract"] == order["contract"] for act in asked for target in act["targets"])
-        is_policy = {"stop_loss", "take_profit"} & table.get("trading", {}).keys()
-        return order["side"] == "sell" and bool(is_asked or is_policy)
+        return order["side"] == "sell" and is_asked
 
     # Caps, as docs/settings.md describes them
 
@@ -300,6 +302,26 @@ class WorldReferee(WorldFacts):
         after = [one for one in seen if one["clock"] >= at + timedelta(seconds=PASS_S)][:1]
         pairs = [*pairwise([*before, *near, *after])]
         return any(later["moved"] < earlier["moved"] or later["faults"] > earlier["faults"] for earlier, later in pairs)
+
+    def _cancels(self) -> Iterator[str]:
+        """What somebody else ordered is not cancelled (docs/commands.md, "foxcast halt").
+
+        Left out are markets where a write of Foxcast has no known outcome: there any order may be its own.
+        """
+        theirs = self.facts.get("foreign_orders", {})
+        for write in self.facts["writes"]:
+            market = theirs.get(write["path"].rsplit("/", 1)[-1]) if write["kind"] == "cancel" else None
+            if market is not None and not self._is_in_doubt(market, write["clock"]):
+                yield f"referee: {self.describe(write)}, and somebody else had placed that order"
+
+    def _is_in_doubt(self, market: str, at: datetime) -> bool:
+        refs = {row["id"]: row["ref"] for row in self.ledger["intents"]}
+        return any(
+            market in refs.get(row["intent"], "")
+            and datetime.fromisoformat(row["started_at"]) <= at + CLOCK_SET
+            and (row["settled_at"] is None or datetime.fromisoformat(row["settled_at"]) >= at - CLOCK_SET)
+            for row in self.ledger["attempts"]
+        )
 
     # One effect of one request (docs/facts/manifold.md#lost-answers, docs/facts/polymarket.md#orders)
 

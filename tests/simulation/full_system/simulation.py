@@ -26,7 +26,7 @@ from bot.simulator.environment import BUCKET_FOLDER, ROUNDS_FOLDER, to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
-from tests.ledger_checks import read_rows
+from tests.ledger_checks import nothing_is_written, read_rows
 from tests.simulation.full_system.alert_checks import AlertChecks
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
@@ -375,6 +375,20 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     once, twice = await lives.look_back()
     if once != twice:
         report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
+    with nothing_is_written():
+        _judge_ledger(parts, report, facts)
+    if not any(venue.requests for venue in parts.bridges.all.values()):
+        report.violations.append("I9: no venue was asked for anything: the plugins were not used")
+    for name, venue in parts.bridges.servers.items():
+        report.violations += [f"I5: {name}: {one}" for one in venue.rate_limit_checker.violations]
+        report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
+    report.violations += [f"somebody asked for {host}:{port}" for host, port in parts.loop.refused_connections]
+    report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
+
+
+def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapping[str, Any]) -> None:
+    """Judge the last ledger, which nobody writes to any more."""
+    observer, lives = parts.observer, parts.lives
     verdict = FinalChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -410,13 +424,6 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     )
     report.violations += schedule.violations()
     report.violations += _omission_violations(parts, facts, schedule)
-    if not any(venue.requests for venue in parts.bridges.all.values()):
-        report.violations.append("I9: no venue was asked for anything: the plugins were not used")
-    for name, venue in parts.bridges.servers.items():
-        report.violations += [f"I5: {name}: {one}" for one in venue.rate_limit_checker.violations]
-        report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
-    report.violations += [f"somebody asked for {host}:{port}" for host, port in parts.loop.refused_connections]
-    report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
 
 
 def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_moves: Sequence[datetime]) -> list[str]:

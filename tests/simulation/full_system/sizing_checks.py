@@ -30,6 +30,8 @@ LEAST_BELIEF, ODDS_SLACK = 0.001, 0.02
 KELLY, STAKE_SLACK = 0.25, 0.02
 # The largest share of the account in one question where nobody set it, and the least gain of a share.
 PER_QUESTION, EDGE = 0.05, 0.03
+# Where orders meet the levels of an order book, and not those of a market maker.
+WITH_BOOKS = ("polymarket",)
 # What is bought costs less than twice the price that counts for what is held.
 LEAST_MARK = 0.5
 # A limit is the last price that is paid, or up to one step above it.
@@ -135,6 +137,7 @@ class SizingChecks:
         fee = order.get("fees", 0.0) / order["shares"]
         sign = 1.0 if order["side"] == "buy" else -1.0
         implied = order["expected"] + sign * (order["edge"] + fee)
+        yield from self._last_level(row, order, implied)
         shares = self.settings(row["venue"], "trading", "shrink", 0.0)
         if not any(shares):
             if abs(implied - _bounded(worth)) > PRICE_SLACK:
@@ -150,6 +153,14 @@ class SizingChecks:
         if near and min(abs(_log_odds(implied) - one) for one in wanted) > ODDS_SLACK:
             what = f"counts a share as worth {implied:.4f}: {worth:.4f} moved to {near[-1]:.4f} by {shares}"
             yield f"orders: {row['id']} on {row['ref']} {what}"
+
+    def _last_level(self, row: Row, order: Tables, worth: float) -> Iterator[str]:
+        """Each level of an order book that is bought gains the least edge by itself, so the last one too: the limit."""
+        least = min(self.settings(row["venue"], "trading", "edge", EDGE))
+        gain = worth - order["limit"]
+        if row["venue"] in WITH_BOOKS and order["side"] == "buy" and gain < least - PRICE_SLACK:
+            what = f"buys shares at up to {order['limit']:.4f} that are worth {worth:.4f}"
+            yield f"orders: {row['id']} on {row['ref']} {what}, and each must gain {least:g}"
 
     def _market_prices(self, row: Row, order: Tables) -> list[float]:
         """Return the prices of the leg that the double showed while an order was planned."""

@@ -48,9 +48,11 @@ FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
 WITHHELD = 1 / 3
 TREES = ("Ash", "Elm", "Oak")
 ENDS = ("YES", "NO", "NO", "CANCEL")
-# One market in so many is a list of thirty answers, of which these and the red one have a chance.
+# One market in so many is a list of answers, of which these and the red one have a chance.
 A_LIST = 4
 LAMPS = ("the blue one", "the green one", "the white one")
+# Which ends of the range of a number are open, one question after the other.
+OPEN_ENDS = ((False, True), (True, True), (True, False), (True, True), (False, False))
 # The topics of markets, one after the other; some have none.
 TOPICS: Sequence[tuple[str, ...]] = (("lamps", "streets"), ("lamps",), ())
 # Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
@@ -232,7 +234,8 @@ class VenueEvents:
                 terms["liquidity"] = float(self.stream.uniform(*SHALLOW_POOL))
             if number % A_LIST == 1:
                 title = f"Which lamp of row {number} is lit first?"
-                answers = with_long_shots({"the red one": price, **dict.fromkeys(LAMPS, (1.0 - price) / len(LAMPS))})
+                lamps = {"the red one": price, **dict.fromkeys(LAMPS, (1.0 - price) / len(LAMPS))}
+                answers = with_long_shots(lamps, self.traits.answers)
                 terms |= {"type": "MULTIPLE_CHOICE", "sums_to_one": True, "answers": [*answers.items()]}
             else:
                 title, terms = f"Will lamp {number} be lit in time?", {**terms, "prob": price}
@@ -246,7 +249,8 @@ class VenueEvents:
         ask = self.bridges.metaculus.world.add_question
         match kind:
             case 0:
-                scale = question_scaling(0.0, 100.0, open_upper=True)
+                open_lower, open_upper = OPEN_ENDS[number % len(OPEN_ENDS)]
+                scale = question_scaling(0.0, 100.0, open_lower=open_lower, open_upper=open_upper)
                 title = f"How many boats come to harbour {number}?"
                 self._questions.append(ask(title, type="numeric", scaling=scale, **terms))
             case 1:
@@ -300,7 +304,7 @@ class VenueEvents:
             due = [one for one in asked if self._is_known(str(one.id), one.close.timestamp(), now)]
             if due:
                 known = {"binary": ("yes", "no", "annulled"), "multiple_choice": TREES}
-                outcomes = known.get(due[0].type, ("17.5", "above_upper_bound"))
+                outcomes = known.get(due[0].type) or _landings(due[0])
                 self.bridges.metaculus.world.resolve(due[0], outcomes[int(self.stream.integers(len(outcomes)))])
 
     def _is_known(self, name: str, closed_s: float, now: datetime) -> bool:
@@ -320,3 +324,11 @@ class VenueEvents:
             question = known[int(self.stream.integers(len(known)))]
             self.bridges.metaculus.world.unresolve(question)
             self.undone[f"metaculus:{question.id}"] = self.clock.now()
+
+
+def _landings(question: FakeMetaculusQuestion) -> tuple[str, ...]:
+    """Return where the number that is asked for may land: within its range, or beyond an open end."""
+    scale = question.scaling
+    beyond = [(scale is not None and scale.open_upper, "above_upper_bound")]
+    beyond += [(scale is not None and scale.open_lower, "below_lower_bound")]
+    return ("17.5", *(name for is_open, name in beyond if is_open))

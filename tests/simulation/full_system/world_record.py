@@ -147,6 +147,7 @@ class WorldRecord:
             "calls": [*PAID_CALLS],
             "bills": [{"true_time": at, **usage} for at, usage in self.bridges.environment.model_server.billed],
             "contracts": dict(self._contracts()),
+            "foreign_orders": self.bridges.foreign_orders,
             "last": [self._moment() | self._account(venue) for venue in ACCOUNT_READS if venue in self.bridges.all],
             **self._moment(),
         }

@@ -91,6 +91,30 @@ async def alerts(tmp_path: Path) -> AsyncIterator[AlertFixture]:
         yield AlertFixture(ledger, config)
 
 
+async def test_each_halt_of_a_venue_is_reported_also_while_another_lasts(alerts: AlertFixture) -> None:
+    await alerts.halt("sea", "lost too much today")
+    await alerts.run()
+    alerts.clock.advance_without_waking(10.0)
+    await alerts.halt("sea", "the credentials were refused")
+    await alerts.run(after=MINUTE)
+    [_, second] = alerts.phone.taken
+    assert "the credentials were refused" in second.text
+    assert await alerts.run(after=MINUTE) == "0 alerts, 0 healed, 0 messages sent, 0 waiting"
+
+
+async def test_a_venue_that_is_halted_anew_before_the_next_look_is_reported_again(alerts: AlertFixture) -> None:
+    await alerts.halt("sea")
+    await alerts.run()
+    alerts.clock.advance_without_waking(10.0)
+    await alerts.resume("sea")
+    alerts.clock.advance_without_waking(10.0)
+    await alerts.halt("sea", "lost too much again")
+    await alerts.run(after=MINUTE)
+    [_, again] = alerts.phone.taken
+    assert "lost too much again" in again.text
+    assert "resolved: a halt has ended: sea, halted at 2026-03-03 12:00:00 UTC" in again.text
+
+
 async def test_a_halt_is_reported_once_and_once_more_when_it_ends(alerts: AlertFixture) -> None:
     assert await alerts.run() == "0 alerts, 0 healed, 0 messages sent, 0 waiting"
     await alerts.halt("sea")
@@ -105,7 +129,7 @@ async def test_a_halt_is_reported_once_and_once_more_when_it_ends(alerts: AlertF
     await alerts.run(after=MINUTE)
     await alerts.run(after=MINUTE)
     [_, healed] = alerts.phone.taken
-    assert healed.text == "- resolved: submissions are no longer halted: sea"
+    assert healed.text == "- resolved: a halt has ended: sea, halted at 2026-03-03 12:00:00 UTC"
     assert [one.text for one in alerts.pager.taken] == [one.text for one in alerts.phone.taken]
     await alerts.halt("sea")
     await alerts.run(after=MINUTE)

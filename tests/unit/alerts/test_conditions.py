@@ -97,7 +97,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "the daemon died; its last heartbeat was at 2026-03-03 11",
     ),
     "disk_halt:": ({"disk_halt": event("the disk is full")}, {}, "the disk is full; the next start ends the halt"),
-    "halt:sea": ({"halts": [SubmissionHalt(venue="sea", at=NOON, why="loss")]}, {}, "sea was stopped at"),
+    "halt:sea, halted at 2026-03-03 12:00:00 UTC": (
+        {"halts": [SubmissionHalt(venue="sea", at=NOON, why="loss")]},
+        {},
+        "sea was stopped at",
+    ),
     "halt_by_person:all venues": (
         {},
         {"stop_file": "holiday"},
