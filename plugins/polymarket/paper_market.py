@@ -67,7 +67,7 @@ class PaperTradingSource(PolymarketBookSource, Protocol):
         """Return the open ones, or the closed ones."""
         ...
 
-    def read_rows(self, path: str, parameters: QueryParameters, *, most_pages: int = 20) -> AsyncIterator[JsonRecord]:
+    def read_rows(self, path: str, parameters: QueryParameters) -> AsyncIterator[JsonRecord]:
         """Yield the rows of a list."""
         ...
 

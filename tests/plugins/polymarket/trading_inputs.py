@@ -111,9 +111,9 @@ class FakePolymarketReader:
         wanted = set(conditions)
         return [market(n) for n in self.open_ones if condition(n) in wanted and not closed]
 
-    async def read_rows(self, path: str, parameters: QueryParameters, *, most_pages: int = 20) -> AsyncIterator[Any]:
+    async def read_rows(self, path: str, parameters: QueryParameters) -> AsyncIterator[Any]:
         self._note(path, dict(parameters))
-        for row in self.rows[: 1000 * most_pages]:
+        for row in self.rows:
             yield row
 
 
