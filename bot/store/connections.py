@@ -262,6 +262,7 @@ def _end_snapshot(database: Database) -> None:
 
 
 WriteResultT = TypeVar("WriteResultT")
+# A group that has so many writes gets no more.
 MAX_GROUP_WRITES = 256
 # A commit costs as much as ten writes. An idle loop takes three turns in a tenth of a millisecond, and a busy one has
 # other work meanwhile.
@@ -302,7 +303,7 @@ class WriterThread:
         self._ballast = ballast
         self._capacity = capacity
         self._room = asyncio.Semaphore(capacity)
-        self._queue: SimpleQueue[_PendingWrite[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_PendingWrite[Any]] | None] = SimpleQueue()
         # Writes of the last turns of the event loop; the thread gets them together, so that they share a commit.
         self._gathered: list[_PendingWrite[Any]] = []
         self._thread: Thread | None = None
@@ -394,10 +395,11 @@ class WriterThread:
 
     def _pass_on(self) -> None:
         # Counted only now: until then the loop has this call to make, and must not wait for the thread.
-        self.asked += len(self._gathered)
-        for write in self._gathered:
-            self._queue.put(write)
-        self._gathered.clear()
+        gathered, self._gathered = self._gathered, []
+        self.asked += len(gathered)
+        # Not one by one: a thread that the first one wakes would commit that one alone.
+        for first in range(0, len(gathered), MAX_GROUP_WRITES):
+            self._queue.put(gathered[first : first + MAX_GROUP_WRITES])
 
     def _answer(
         self, loop: asyncio.AbstractEventLoop, asking: Sequence[asyncio.Future[Any]], outcomes: Sequence[_WriteOutcome]
@@ -461,14 +463,12 @@ def pending_writes(loop: asyncio.AbstractEventLoop) -> int:
     return waiting
 
 
-def _next_group(queue: SimpleQueue[_PendingWrite[Any] | None]) -> list[_PendingWrite[Any]]:
-    write = queue.get()
+def _next_group(queue: SimpleQueue[list[_PendingWrite[Any]] | None]) -> list[_PendingWrite[Any]]:
     group: list[_PendingWrite[Any]] = []
-    while write is not None:
-        group.append(write)
-        if len(group) == MAX_GROUP_WRITES or queue.empty():
+    while (writes := queue.get()) is not None:
+        group += writes
+        if len(group) >= MAX_GROUP_WRITES or queue.empty():
             return group
-        write = queue.get()
     if group:
         # Put the end marker back: this group is written first.
         queue.put(None)
