@@ -138,4 +138,4 @@ class LossReferee(WorldFacts):
         if not resumes or self.is_clock_set(max(resumes)):
             return 0
         # An account is read with several requests, and the reading before counts.
-        return max(0, sum(one["clock"] <= max(resumes) for one in seen) - RESUMED_READS)
+        return max(0, len([one for one in seen if one["clock"] <= max(resumes)]) - RESUMED_READS)

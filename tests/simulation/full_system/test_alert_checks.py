@@ -16,7 +16,7 @@ TABLES = """
 create table halt (venue, why, at, resumed_at);
 create table approval (id, asked_at, expires_at, answered_at);
 create table intent (id, state, changed_at);
-create table alert (text, opened_at);
+create table alert (id, key, text, opened_at, closed_at);
 create table notification (id, channel, state, at, due_at, ended_at);
 """
 Rows = list[tuple[str, dict[str, Any]]]
@@ -47,7 +47,7 @@ DOUBT: Rows = [("intent", {"id": "i", "state": "in doubt", "changed_at": at(0.0)
     ],
 )
 def test_what_breaks_is_reported_once_somebody_looked(tmp_path: Path, rows: Rows, words: str) -> None:
-    told: Rows = [("alert", {"text": words, "opened_at": at(2.0)})]
+    told: Rows = [("alert", {"key": "halt:", "text": words, "opened_at": at(2.0)})]
     for name, more, hours, count in (("none", [], (), 0), ("told", told, (2.0,), 0), ("untold", [], (2.0,), 1)):
         (folder := tmp_path / name).mkdir()
         assert len(judge(folder, [*rows, *more], *hours)) == count
@@ -71,3 +71,28 @@ def test_what_was_over_before_anybody_looked_is_not_missed(tmp_path: Path) -> No
 def test_each_message_arrives(tmp_path: Path, name: str, state: str, due: float, count: int) -> None:
     row = {"id": name, "channel": "pager", "state": state, "at": at(0.0), "due_at": at(due)}
     assert len(judge(tmp_path, [("notification", row)], 2.0)) == count
+
+
+@pytest.mark.parametrize(
+    ("key", "hours", "count"),
+    [
+        # It is over at each other look.
+        ("season:sea", [(1, 2), (3, 4), (5, 6)], 1),
+        ("notifier:pager", [(1, 2), (3, 4), (5, 6)], 0),
+        # It lasts for some looks each time, or for long is not there.
+        ("season:sea", [(1, 2), (5, 6), (9, 10)], 0),
+        ("season:sea", [(1, 2), (3, None)], 0),
+    ],
+)
+def test_what_lasts_is_not_reported_again_and_again(
+    tmp_path: Path, key: str, hours: list[tuple[int, int | None]], count: int
+) -> None:
+    rows: Rows = [
+        ("alert", {"id": first, "key": key, "text": "x", "opened_at": stamp(first), "closed_at": last and stamp(last)})
+        for first, last in hours
+    ]
+    assert len(judge(tmp_path, rows, *range(1, 12))) == count
+
+
+def stamp(hours: float) -> str:
+    return at(hours).replace("+00:00", ".000000Z")

@@ -152,3 +152,12 @@ def test_outcomes_of_a_round_are_those_of_its_newest_file(
     row = {"ref": BENCH, "target": "2026-03-08", "kind": kind, "value": value}
     files = {"2026-03-01_resolution_set.json": {"resolutions": published}}
     assert len([*round_outcomes(files, [row])]) == wrong
+
+
+@pytest.mark.parametrize(("meant", "said", "wrong"), [(0.3, 0.3, 0), (0.0002, 0.001, 0), (0.004, 0.01, 1)])
+def test_a_venue_gets_the_probability_that_was_forecast(meant: float, said: float, wrong: int) -> None:
+    row = {"ref": "metaculus:1:2", "predictions": json.dumps({"t": {"probability": meant}})}
+    sent = {**moment(), "venue": "metaculus", "path": "/api/questions/forecast/", "kind": "write"}
+    sent |= {"body": [{"question": 2, "probability_yes": said}]}
+    venues = {"venues": {"metaculus": {"mode": "live"}, "polymarket": {"mode": "live"}}}
+    assert len(judge({"said": [row]}, config=venues, writes=[sent])) == wrong

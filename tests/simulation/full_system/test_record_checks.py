@@ -15,12 +15,13 @@ REF = "manifold:lamp"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
 create table score (forecast, target, rule, resolution, value);
-create table resolution (id, ref, kind, body, resolved_at);
-create table forecast (id, ref, forecaster, state, price);
+create table resolution (id, ref, kind, value, body, resolved_at);
+create table forecast (id, ref, version, forecaster, state, price);
+create table question_version (version, ref, body);
 create table prediction (forecast, target, probability, body);
 create table price (id, ref, seen_at, probability, body);
 create table fill (intent, shares, price, fee, cash);
-create table trial (forecast, number);
+create table trial (forecast, number, ending, body);
 create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body);
 create table approval (forecast, state);
 """
@@ -99,3 +100,64 @@ def test_nothing_too_far_from_the_market_is_sent_without_an_answer(
     rows += [("prediction", {"forecast": "f", "target": "t", "probability": 0.7})]
     rows += [] if approved is None else [("approval", {"forecast": "f", "state": approved})]
     assert len(judge(tmp_path, rows, trading={"divergence": limit})) == count
+
+
+# Of the oak's 0.2 and 0.5 the log-odds are -1.386 and 0.
+@pytest.mark.parametrize(("belief", "limit", "count"), [(0.7, 1.4, 0), (0.7, 1.3, 1), (0.5, 1.0, 0)])
+def test_of_several_options_the_farthest_one_counts(tmp_path: Path, belief: float, limit: float, count: int) -> None:
+    row = {"id": "i", "ref": REF, "venue": "manifold", "mode": "live", "action": "forecast", "state": "acked"}
+    row |= {"forecast": "f", "planned_at": NOON.isoformat(), "order_body": "{}"}
+    rows: Rows = [
+        ("intent", row),
+        ("prediction", {"forecast": "f", "target": "t", "body": shares(belief, 0.1)}),
+        ("price", {"id": 1, "ref": REF, "seen_at": NOON.isoformat(), "body": shares(0.4, 0.1)}),
+    ]
+    assert len(judge(tmp_path, rows, trading={"divergence": limit})) == count
+
+
+# Of two buckets: 0.2 on the first one by a flat 0.45 is 50 ln(0.2 / 0.45), and beyond an end by 0.05.
+@pytest.mark.parametrize(
+    ("outcome", "ends", "value", "count"),
+    [
+        (5.0, (True, True), -40.546511, 0),
+        (5.0, (True, False), -40.546511, 1),
+        (5.0, (True, False), -43.249872, 0),
+        (10.0, (True, True), -40.546511, 0),
+        (-1.0, (True, True), 69.314718, 0),
+    ],
+)
+def test_a_curve_scores_by_its_mass_on_what_happened(
+    tmp_path: Path, outcome: float, ends: tuple[bool, bool], value: float, count: int
+) -> None:
+    shape = {"grid": [0.0, 10.0, 20.0], "open_lower": ends[0], "open_upper": ends[1]}
+    cdf = [0.2, 0.4, 0.9]
+    rows: Rows = [
+        ("score", {"forecast": "f", "target": "t", "rule": "curve baseline", "resolution": 1, "value": value}),
+        ("resolution", {"id": 1, "ref": REF, "kind": "landed", "value": outcome, "resolved_at": NOON.isoformat()}),
+        ("forecast", {"id": "f", "ref": REF, "version": "v", "forecaster": "drifter", "state": "done"}),
+        ("question_version", {"version": "v", "ref": REF, "body": json.dumps({"shape": shape})}),
+        ("prediction", {"forecast": "f", "target": "t", "body": json.dumps({"cdf": cdf})}),
+    ]
+    assert len(judge(tmp_path, rows)) == count
+
+
+# The log-odds of 0.2, 0.5 and 0.8 are -1.386, 0 and 1.386.
+@pytest.mark.parametrize(
+    ("trials", "said", "count"),
+    [
+        ([("finished", 0.8), ("finished", 0.5), ("time", 0.2)], 2.0 / 3.0, 0),
+        ([("finished", 0.8), ("finished", 0.5), ("time", 0.2)], 0.5, 1),
+        ([("finished", 0.8), ("time", 0.2)], 0.5, 0),
+        ([("finished", 0.8), ("time", 0.2)], 0.8, 1),
+        ([("finished", 0.8), ("failed", 0.2)], 0.8, 0),
+    ],
+)
+def test_a_forecast_is_made_of_the_trials_that_count(
+    tmp_path: Path, trials: list[tuple[str, float]], said: float, count: int
+) -> None:
+    rows: Rows = [("forecast", {"id": "f", "ref": REF, "forecaster": "drifter", "state": "done"})]
+    rows += [("prediction", {"forecast": "f", "target": "t", "probability": said})]
+    for number, (ending, chance) in enumerate(trials, 1):
+        body = json.dumps({"belief": {"predictions": {"t": {"probability": chance}}}})
+        rows.append(("trial", {"forecast": "f", "number": number, "ending": ending, "body": body}))
+    assert len(judge(tmp_path, rows, trials=len(trials))) == count

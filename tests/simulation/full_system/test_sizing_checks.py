@@ -161,3 +161,12 @@ def test_what_was_bought_since_a_reading_is_not_free(tmp_path: Path, minutes: fl
     found = judge(tmp_path, other, bought(1, minutes, 50.0), reading(-5.0, 24.0), certain)
     assert len(found) == count
     assert all("costs 8.00, 4.00 are free" in one for one in found)
+
+
+@pytest.mark.parametrize(("limit", "count"), [(0.55, 0), (0.58, 1)])
+def test_each_level_of_a_book_gains_the_least_edge(tmp_path: Path, limit: float, count: int) -> None:
+    name, row = intent(limit=limit)
+    ledger = write_ledger(tmp_path, TABLES, [(name, {**row, "venue": "polymarket"})])
+    config = {"venues": {"polymarket": {"trading": {"kelly": 0.5, "edge": 0.05}}}}
+    found = SizingChecks(ledger=ledger, configs=[config], books={}).violations()
+    assert len([one for one in found if "each must gain" in one]) == count
