@@ -258,7 +258,9 @@ async def _halt_submissions(job: PrivilegedRequestContext, request: HaltSubmissi
     now = job.clock.now()
     if request.venue:
         _execution_policy(job, request.venue)
-    halt = SubmissionHalt(venue=request.venue, at=now, why=request.reason, by=request.by)
+    # A request may have waited while no daemon ran: a resume that was asked after it ends it too.
+    began_at = min(now, request.asked_at)
+    halt = SubmissionHalt(venue=request.venue, at=began_at, why=request.reason, by=request.by)
     if halt.venue == ALL_VENUES and not job.stop_file.exists():
         engage_kill_switch(job.stop_file, signed_reason(request.reason, request.by))
     order_scope = {ALL_ORDERS_FIELD: "yes"} if request.all_orders else {}

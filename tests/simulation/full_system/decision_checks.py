@@ -35,6 +35,8 @@ LONGEST_MOVE = timedelta(hours=1)
 COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD, QUESTION_USD = 168.0, 60.0, 20.0, 5.0
 # Sums and products of stored numbers have this error.
 USD_SLACK, SAME = 1e-6, 1e-9
+# A moment may be recorded as so much earlier than it was.
+RECORDED_S = 1e-3
 # With such words the program stops a venue that reported fills which contradict their order: here no venue does.
 CONTRADICTIONS = ("may cost", "may sell", "was limited to", "differently")
 # An intent whose own answer says that it was not taken is sent again so much later.
@@ -263,7 +265,10 @@ class DecisionChecks:
             at = parse_timestamp(row["at"])
             for name, most in limits:
                 before = known[name, row[name][:10] if name == "at" else row[name]]
-                busy = [parse_timestamp(one["at"]) + timedelta(seconds=one["latency_s"]) > at for one in before]
+                # Moments are recorded to the microsecond.
+                busy = [
+                    parse_timestamp(one["at"]) + timedelta(seconds=one["latency_s"] - RECORDED_S) > at for one in before
+                ]
                 used = sum(
                     one["worst_usd"] if is_busy else one["usd"] for one, is_busy in zip(before, busy, strict=True)
                 )

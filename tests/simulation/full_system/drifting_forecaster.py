@@ -39,7 +39,7 @@ from tests.simulation.full_system.world_record import MESSAGES, PAID_CALLS
 
 STEPS = 3
 # So many times as long one trial thinks that lingers: it meets its time limit after its first or second belief.
-LINGERS = 8.0
+LINGERS = 20.0
 
 
 class DriftingForecasterSettings(PluginSettings):

@@ -259,11 +259,10 @@ class FinalChecks:
                 where = row["venue"] if row["body"].get("where") != "all" else ""
                 unknown = {name: one for name, one in unknown.items() if where not in {"", one["venue"]}}
             elif row["kind"] == "resume":
-                for name, one in unknown.items():
-                    age = parse_timestamp(row["at"]) - parse_timestamp(one["at"])
-                    if one["venue"] == row["venue"] and timedelta() <= age < WAITED_FOR:
-                        what = f"nothing was known of {name}, sent at {one['at']}"
-                        yield f"I12: {row['venue']} resumed by itself at {row['at']}, and {what}"
+                waiting = [name for name, one in unknown.items() if _is_waited_for(one, row)]
+                yield from (
+                    f"I12: {row['venue']} resumed by itself at {row['at']}, not knowing {one}" for one in waiting
+                )
 
     def _standing(self) -> Iterator[str]:
         """Of each question the forecast that stands at the venue is the newest that was acknowledged."""
@@ -374,6 +373,12 @@ class FinalChecks:
         outcomes = OutcomeChecks(bridges=self.bridges, undone=self.undone, now=self.now, slower=slower)
         yield from outcomes.judge(self.rows(RECORDED), [row["ref"] for row in self.rows(FORECAST)])
         yield from outcomes.judge_scores(self.rows(SCORED))
+
+
+def _is_waited_for(write: Row, resume: Row) -> bool:
+    """Say whether a venue waits for the outcome of a write of its own: for an hour."""
+    age = parse_timestamp(resume["at"]) - parse_timestamp(write["at"])
+    return bool(write["venue"] == resume["venue"]) and timedelta() <= age < WAITED_FOR
 
 
 def _seal(name: str, heard: LoggedRequest) -> str:

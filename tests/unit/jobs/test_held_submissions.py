@@ -198,6 +198,20 @@ async def test_what_was_stopped_after_a_resume_was_asked_stays_stopped(office: S
     assert not stop.exists()
 
 
+async def test_a_halt_that_waited_ends_with_the_resume_that_was_asked_after_it(office: SignedRequestFixture) -> None:
+    folder, clock = office.jobs_fixture.path, office.jobs_fixture.clock
+    for kind, more in ((HaltSubmissions, {"reason": "bob looks there"}), (ResumeSubmissions, {})):
+        request = office.request(kind, venue=VENUE, **more)
+        send_request(folder, request, at=request.asked_at)
+        await clock.advance(60)
+    # Only now a daemon runs.
+    parts = OperatorRequestContext(
+        folder=folder, ledger=office.jobs_fixture.ledger, clock=clock, privileged_requests=office.parts
+    )
+    assert await handle_requests(parts) == "2 requests done"
+    assert await office.standing() == []
+
+
 @pytest.mark.parametrize("odd", ['{"kind":"arm","proof":"é"}', "[" * 5000, "\x00", '{"kind":"resume","by":1}'])
 async def test_a_halt_is_done_whatever_else_waits(office: SignedRequestFixture, odd: str) -> None:
     folder = office.jobs_fixture.path / REQUEST_FOLDER
