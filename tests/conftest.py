@@ -75,9 +75,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadGroupScheduling
 
-    class FileScheduling(LoadGroupScheduling):
+    class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # the library ships no types
         def _split_scope(self, nodeid: str) -> str:
-            scope = super()._split_scope(nodeid)
+            scope: str = super()._split_scope(nodeid)
             return nodeid.partition("::")[0] if scope == nodeid else scope
 
     config.option.loadscopereorder = False
