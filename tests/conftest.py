@@ -4,8 +4,10 @@ import gc
 import os
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -53,6 +55,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     whole = [item for item in items if "acceptance" in item.path.parts and item.get_closest_marker("timeout") is None]
     for item in whole:
         item.add_marker(pytest.mark.timeout(120))
+    if hasattr(config, "workerinput"):
+        _put_long_files_first(items)
+
+
+def _put_long_files_first(items: list[pytest.Item]) -> None:
+    """Sort by what a file gives its longest test: a long file that began last would leave the other process idle."""
+    longest: dict[Path, float] = defaultdict(float)
+    for item in items:
+        if limit := item.get_closest_marker("timeout"):
+            longest[item.path] = max(longest[item.path], limit.args[0])
+    items.sort(key=lambda item: -longest[item.path])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each file to one process: what its tests share is made once, and a scheduler with few parts is fast."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]  # the library ships no types
+        def _split_scope(self, nodeid: str) -> str:
+            scope: str = super()._split_scope(nodeid)
+            return nodeid.partition("::")[0] if scope == nodeid else scope
+
+    config.option.loadscopereorder = False
+    return FileScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

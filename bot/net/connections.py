@@ -6,6 +6,7 @@ The first connection imports the library, because that takes a tenth of a second
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -95,7 +96,6 @@ class HttpClientPool:
         import httpx  # noqa: PLC0415 - see above
 
         if self._tls is None:
-            # Reading the certificates takes longer than a request.
             self._tls = create_tls_context(self.proxies.settings)
         transport = httpx.AsyncHTTPTransport(
             verify=self._tls,
@@ -112,11 +112,20 @@ def create_tls_context(settings: ProxySettings) -> ssl.SSLContext:
         import httpx  # noqa: PLC0415 - see above
 
         return httpx.create_ssl_context()
+    return _certifi_context()
+
+
+@cache
+def _certifi_context() -> ssl.SSLContext:
+    """One for all clients of the process: reading the certificates takes longer than a request."""
     import ssl  # noqa: PLC0415 - see above
 
     import certifi  # noqa: PLC0415 - see above
 
-    return ssl.create_default_context(cafile=certifi.where())
+    context = ssl.create_default_context(cafile=certifi.where())
+    # As httpcore would set it for its own connections.
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def open_http_client(transport: httpx.AsyncBaseTransport, *, connect_s: float | None) -> httpx.AsyncClient:

@@ -14,7 +14,7 @@ from bot.core.light_dataclass import dataclass
 from bot.execution.gate.access_control import PrivilegedAction, is_allowed
 from bot.store.ledger import ReadOnlyState
 from bot.web.access import SessionStore, WebSession, cookie_name, is_still_known
-from bot.web.page_rendering import PageRenderer
+from bot.web.page_rendering import render_template
 from bot.web.svg_charts import SERIES_COLOURS, series_style
 from bot.web.watched_state import TimedCache, WatchedState
 
@@ -46,7 +46,6 @@ class DashboardContext:
     token: str | None
     version: str
     assets: str
-    renderer: PageRenderer = field(default_factory=PageRenderer)
     kept: dict[tuple[str, ...], TimedCache[Any]] = field(default_factory=dict)
     renderings: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_RENDERINGS))
 
@@ -97,7 +96,7 @@ class DashboardContext:
             "may_reject": may_act(session, PrivilegedAction.REJECT),
             "may_approve": may_act(session, PrivilegedAction.APPROVE),
         }
-        return self.renderer.render(template, {**shared, **values}, status=status)
+        return render_template(template, {**shared, **values}, status=status)
 
     def forecaster_style(self, name: str) -> str:
         """Return the class of the colour of a forecaster, the same on every page."""

@@ -7,6 +7,7 @@ or style within a page, and no frame around it.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -52,37 +53,38 @@ PAGE_HEADERS: Mapping[str, str] = {
 }
 
 
-class PageRenderer:
-    """Renders the templates of the package."""
+def render_template(template: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
+    """Return a template of the package as an answer."""
+    return HTMLResponse(_template_environment().get_template(template).render(values), status, dict(PAGE_HEADERS))
 
-    def __init__(self) -> None:
-        self._environment = Environment(
-            loader=FileSystemLoader(TEMPLATE_FOLDER),
-            autoescape=True,
-            undefined=StrictUndefined,
-            finalize=_clean_value,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        self._environment.filters |= {
-            "percent": format_percent,
-            "number": format_number,
-            "signed": format_signed,
-            "usd": format_usd,
-            "size": format_bytes,
-            "minute": mark_time,
-            "until": describe_distance,
-            "outcome": describe_outcome,
-            "prediction": describe_prediction_short,
-            "shorten": truncate_text,
-            "weblink": web_link,
-        }
-        self._environment.globals |= {"question_link": question_link, "page_link": page_link}
 
-    def render(self, template: str, values: Mapping[str, Any], *, status: int = 200) -> Response:
-        """Return a template as an answer."""
-        return HTMLResponse(self._environment.get_template(template).render(values), status, dict(PAGE_HEADERS))
+@cache
+def _template_environment() -> Environment:
+    """The templates with their filters, each compiled once in a process: that takes longer than many pages."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATE_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_clean_value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "percent": format_percent,
+        "number": format_number,
+        "signed": format_signed,
+        "usd": format_usd,
+        "size": format_bytes,
+        "minute": mark_time,
+        "until": describe_distance,
+        "outcome": describe_outcome,
+        "prediction": describe_prediction_short,
+        "shorten": truncate_text,
+        "weblink": web_link,
+    }
+    environment.globals |= {"question_link": question_link, "page_link": page_link}
+    return environment
 
 
 def _clean_value(value: object) -> object:

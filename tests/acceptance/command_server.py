@@ -37,7 +37,7 @@ def run_foxcast(
     stdin: int = subprocess.DEVNULL,
     timeout: float = 60,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``foxcast`` to its end; raises TimeoutExpired as ``subprocess.run`` does.
+    """Run ``foxcast`` to its end; raises TimeoutExpired as ``subprocess.run`` does, once the process is killed.
 
     A process whose coverage is measured is started as always.
     """
@@ -65,13 +65,13 @@ def run_foxcast(
         socket.send_fds(connection, [b"."], files)
         request = {"words": words, "folder": str(folder), "environment": dict(environment)}
         connection.sendall(json.dumps(request).encode() + b"\n")
-        answers = connection.makefile()
+        answers = connection.makefile("rb", buffering=0)
         pid = int(answers.readline())
-        try:
-            code = int(answers.readline())
-        except TimeoutError:
+        if not select.select([connection], [], [], timeout)[0]:
             os.kill(pid, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(words, timeout) from None
+            answers.readline()
+            raise subprocess.TimeoutExpired(words, timeout)
+        code = int(answers.readline())
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(words, code, out.read(), err.read())

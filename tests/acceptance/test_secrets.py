@@ -19,7 +19,6 @@ from bot.core.clock import SystemClock
 from bot.core.redaction import REDACTION_MARK
 from bot.simulator.fake_service import serve_service
 from bot.testing.model_server import ScriptedModelServer
-from tests.acceptance.command_server import COMMAND
 from tests.acceptance.conftest import CommandResult, FoxcastInstallation, installed
 from tests.acceptance.echoing_servers import ENGINE, SecretEchoingManifold, echoes, secret_echoing_replies
 
@@ -141,18 +140,11 @@ class SecretInstallation:
         self.outputs: list[str] = []
 
     async def __call__(self, *arguments: str) -> CommandResult:
-        process = await asyncio.create_subprocess_exec(
-            COMMAND,
-            *arguments,
-            cwd=self.foxcast.folder,
-            env={**self.foxcast.environment, **self.extra},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        self.outputs += [out.decode(), err.decode()]
-        return CommandResult(process.returncode or 0, out.decode(), err.decode())
+        foxcast = self.foxcast.with_environment(**self.extra)
+        # In a thread, while the loop of this one serves what the command asks.
+        answer = await asyncio.to_thread(foxcast, *arguments)
+        self.outputs += [answer.out, answer.err]
+        return answer
 
     async def become_keeper(self) -> None:
         """Be the one who has a token, which is said this once."""

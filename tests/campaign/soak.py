@@ -24,7 +24,8 @@ from statistics import median
 
 import structlog
 
-from tests.crash.kill_scenario import CONFIG, FOXCAST, clean_environment
+from tests.acceptance.command_server import COMMAND
+from tests.crash.kill_scenario import CONFIG, clean_environment
 from tests.simulation.full_system.plan import SimulationPlan
 from tests.simulation.full_system.simulation import run_simulation
 
@@ -63,7 +64,7 @@ def soak_real(minutes: float, folder: Path) -> tuple[list[SoakReading], str]:
     config = CONFIG.replace('"baseline"]', '"baseline", "command"]', 1).format(source='"sample"', rounds='"all"')
     config += WEB.format(port=port)
     (folder / "config.toml").write_text(config, encoding="utf-8")
-    command: list[str | Path] = [FOXCAST, "--config", folder / "config.toml", "run"]
+    command: list[str | Path] = [COMMAND, "--config", folder / "config.toml", "run"]
     environment = clean_environment()
     with (folder / "stderr.txt").open("wb") as stderr:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, env=environment)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,8 +21,7 @@ from bot.store.evidence import EVIDENCE_MIGRATIONS, evidence_path
 from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS, run_full_check
 from bot.store.schema import MIGRATIONS
-
-FOXCAST = Path(sys.executable).with_name("foxcast")
+from tests.acceptance.command_server import run_foxcast
 
 CONFIG = """
 mode = "paper"
@@ -100,30 +97,21 @@ class KillScenario:
 
     def live(self, seconds: float) -> None:
         """Run the daemon for that long and kill it with SIGKILL; raises Violation if it ended by itself."""
-        with (self.folder / "stderr.txt").open("ab") as stderr:
-            process = subprocess.Popen(
-                [FOXCAST, "--config", self.folder / "config.toml", "run"],
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                env=clean_environment(),
-            )
-            try:
-                process.wait(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                return
-        text = (self.folder / "stderr.txt").read_text(encoding="utf-8")
-        message = f"the daemon ended by itself with {process.returncode}: {text[-2000:]}"
-        raise InvariantViolation(message)
+        with suppress(subprocess.TimeoutExpired):
+            done = self._run("run", timeout=seconds)
+            message = f"the daemon ended by itself with {done.returncode}: {done.stderr[-2000:]}"
+            raise InvariantViolation(message)
 
     def run_once(self) -> None:
         """Let one pass of everything run to its end; raises Violation if it fails."""
-        command: list[str | Path] = [FOXCAST, "--config", self.folder / "config.toml", "run", "--once"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, env=clean_environment())
+        done = self._run("run", "--once", timeout=300.0)
         if done.returncode != 0:
             message = f"foxcast run --once ended with {done.returncode}: {done.stderr[-2000:]}"
             raise InvariantViolation(message)
+
+    def _run(self, *arguments: str, timeout: float) -> subprocess.CompletedProcess[str]:
+        words = ("--config", str(self.folder / "config.toml"), *arguments)
+        return run_foxcast(words, folder=self.folder, environment=clean_environment(), timeout=timeout)
 
     def judge(self) -> bool:
         """Check the ledger as it lies on disk; return whether all work is done. Raises Violation."""

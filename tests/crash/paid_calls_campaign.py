@@ -65,8 +65,8 @@ dialect = "{dialect}"
 price_in = 0.01
 price_out = 0.01
 """
-# A life begins with about a second of start-up.
-SHORTEST_S, LONGEST_S = 1.0, 4.0
+# A life begins with some tenths of a second of start-up.
+SHORTEST_S, LONGEST_S = 0.3, 3.0
 STEPS, PLACES, TRIALS = 4, 4, 3
 MOST_LIVES = 200
 

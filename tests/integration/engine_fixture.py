@@ -32,13 +32,14 @@ from bot.forecasting.tool_factory import ConfiguredSearchEngine, ToolFactory
 from bot.llm.gateway import LlmGateway, open_gateway
 from bot.net.client import RetryingHttpClient
 from bot.store.forecasts import ForecastTrace
-from bot.store.ledger import Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.testing.model_server import CompletionRequest, ScriptedReply, reply_json, reply_tool_calls
 from bot.testing.research import FakePageFetcher, PlainTextReader, ScriptedSearchEngine
 from plugins.blf.forecaster import BlfForecaster
 from plugins.blf.settings import BlfSettings
 from plugins.models.litellm import LitellmSettings, open_litellm
 from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_openai_compatible
+from tests.blank_ledger import open_blank_ledger
 
 KEY = "sk-canary-1f9c27"
 COMPATIBLE, LITELLM = "openai_compatible", "litellm"
@@ -226,7 +227,7 @@ async def open_engine(
         http = await stack.enter_async_context(RetryingHttpClient(clock=clock, random=SeededRandom(1)))
         place = PluginContext(clock=clock, http=http, folder=folder)
         llm = await stack.enter_async_context(_provider(chosen.kind, base_url, place))
-        ledger = await stack.enter_async_context(open_ledger(path, now=clock.now()))
+        ledger = await stack.enter_async_context(open_blank_ledger(path, now=clock.now()))
         gateway = await stack.enter_async_context(
             open_gateway(
                 chosen.llm(), {chosen.kind: llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert

@@ -14,8 +14,8 @@ from tests.integration.hostile_trials import (
     sample_pages,
 )
 
-# Some 20 pages each, and others for each dialect.
-EVERY = 30
+# Some 15 pages each, and others for each dialect.
+EVERY = 40
 
 
 @pytest.mark.timeout(120)

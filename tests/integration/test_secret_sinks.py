@@ -39,10 +39,11 @@ from bot.core.language_models import Message, MessageRole, Prompt, ToolCall
 from bot.core.predictions import BinaryPrediction
 from bot.core.redaction import REDACTION_MARK, register_secrets
 from bot.llm.gateway import PromptRedactor
-from bot.store.ledger import BALLAST_FILE, open_ledger
+from bot.store.ledger import BALLAST_FILE
 from bot.testing.clock import FakeClock
 from bot.testing.research import FakeDataSource
 from tests.acceptance.test_secrets import contents
+from tests.blank_ledger import open_blank_ledger
 from tests.issued_secrets import ESCAPED_FORMS, ISSUED_SECRETS, PACKED_FORMS
 from tests.recorded_explanations import ASKED, recorded_explanation
 from tests.unit.forecasting.research_fixture import CUTOFF, ResearchFixture, level
@@ -115,7 +116,7 @@ def test_no_ledger_holds_a_secret(secret: str) -> None:
     texts = repeat_secret(secret)
 
     async def write(path: Path) -> None:
-        async with open_ledger(path, now=CUTOFF) as ledger:
+        async with open_blank_ledger(path, now=CUTOFF) as ledger:
             asked = [
                 replace(
                     ASKED,
@@ -169,7 +170,7 @@ def test_no_search_engine_and_no_data_source_is_asked_for_a_secret(secret: str) 
     asked: list[str] = []
 
     async def search(path: Path) -> None:
-        async with open_ledger(path, now=CUTOFF) as ledger:
+        async with open_blank_ledger(path, now=CUTOFF) as ledger:
             research = ResearchFixture(ledger=ledger, clock=FakeClock(CUTOFF))
             source = FakeDataSource({"LEVEL": level()})
             research.add_data_source(source)

@@ -290,7 +290,7 @@ TIGHT = {"question_usd": 0.03, "run_usd": 0.05, "day_usd": 0.045}
 @given(st.lists(TURNS, min_size=1, max_size=8), ASKS, st.sampled_from([MAIN, SPARE]))
 @example([HangingAnswer()], [("a", 1, 0.0, None)] * 4, SPARE)
 def test_whatever_a_provider_does_the_purse_stays_within_its_limits_and_equals_the_ledger(
-    blank: Path, turns: list[ProviderTurn], asks: list[tuple[str, int, float, float | None]], fallback: str
+    turns: list[ProviderTurn], asks: list[tuple[str, int, float, float | None]], fallback: str
 ) -> None:
     roles = with_fallback(fallback=fallback, timeout_s=30.0)
 
@@ -325,7 +325,7 @@ def test_whatever_a_provider_does_the_purse_stays_within_its_limits_and_equals_t
         assert fixture.prime.running == fixture.other.running == 0
 
     with TemporaryDirectory() as folder:
-        VirtualGateway(blank, Path(folder)).play(scenario, *turns, section=section(roles=roles, budget=TIGHT))
+        VirtualGateway(Path(folder)).play(scenario, *turns, section=section(roles=roles, budget=TIGHT))
 
 
 @pytest.mark.parametrize("killed_at_s", [0.5, 1.5, 2.5, 3.5, 7.5])

@@ -1,6 +1,5 @@
 """A gateway in virtual time on a real ledger, with scripted providers."""
 
-import shutil
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from bot.config.schema import LlmSection
 from bot.core.errors import FoxcastError, ServiceUnavailableError
 from bot.core.language_models import TokenPrice
-from bot.store.ledger import BALLAST_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 from bot.testing.models import ProviderTurn, ScriptedModelProvider, text_completion
 from tests.unit.llm.gateway_fixture import MAIN, NOON, GatewayFixture, LedgerWriteTracker, inquiry, open_rig, section
@@ -25,10 +23,8 @@ DOWN = ServiceUnavailableError("500")
 class VirtualGateway:
     """Plays a story with a gateway on a ledger of its own."""
 
-    def __init__(self, blank: Path, folder: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self.path = folder / "ledger.sqlite"
-        shutil.copy(blank / self.path.name, self.path)
-        (folder / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
         self.starts_at = NOON
 
     def play(self, scenario: Callable[[GatewayFixture], Awaitable[T]], *turns: ProviderTurn, section: LlmSection) -> T:

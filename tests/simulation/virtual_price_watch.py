@@ -19,11 +19,12 @@ from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.jobs.job import DaemonJob
 from bot.jobs.price_watch import WATCH_INTERVAL, WATCH_TIME_LIMIT, PriceWatch, PriceWatchContext
 from bot.store.connections import LedgerReaders, StatementValues, TransactionRunner
-from bot.store.ledger import Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.store.questions import QuestionStore
 from bot.store.schedule import ScheduleStore
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 from bot.testing.venue import FakePriceFeed
+from tests.blank_ledger import open_blank_ledger
 from tests.simulation.virtual_daemon import CALM, VirtualDaemon
 from tests.unit.store.conftest import NOON, LedgerFixture
 
@@ -139,7 +140,7 @@ def play(
 
     async def main(clock: VirtualClock) -> str:
         path = folder / "ledger.sqlite"
-        async with open_ledger(path, now=clock.now()) as opened:
+        async with open_blank_ledger(path, now=clock.now()) as opened:
             readers = FaultyReaders(opened.questions.readers)
             ledger = replace(
                 opened,

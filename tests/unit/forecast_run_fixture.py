@@ -25,12 +25,13 @@ from bot.forecasting.parameter_fitting import ForecasterTraining, ParameterFitte
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.forecasting.tool_factory import ConfiguredSearchEngine, ToolFactory
 from bot.llm.gateway import LlmGateway, open_gateway
-from bot.store.ledger import Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider
 from bot.testing.research import FakePageFetcher, PlainTextReader, ScriptedSearchEngine
 from plugins.blf.forecaster import BlfForecaster
 from plugins.blf.settings import BlfSettings
+from tests.blank_ledger import open_blank_ledger
 
 VENUE = "lantern"
 BLF = "blf"
@@ -188,7 +189,7 @@ async def open_forecast_runs(folder: Path, llm: ScriptedModelProvider) -> AsyncI
         await asyncio.sleep(0)
 
     async with (
-        open_ledger(path, now=clock.now()) as ledger,
+        open_blank_ledger(path, now=clock.now()) as ledger,
         open_gateway(
             llm_section(), {"prime": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert
         ) as gateway,

@@ -20,11 +20,12 @@ from bot.jobs.foreign_writes import FOREIGN_WRITES, ForeignWriteCheck
 from bot.simulator.faults import FaultDetails, RequestFault
 from bot.simulator.venues.manifold_state import FakeManifoldMarket
 from bot.store import permissions
-from bot.store.ledger import Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.store.submissions import BatchRow
 from plugins.manifold.market_state import to_milliseconds
 from plugins.manifold.paper_market import open_paper
 from plugins.manifold.settings import VENUE
+from tests.blank_ledger import open_blank_ledger
 from tests.order_intents import make_intent
 from tests.plugins.manifold.fixture import ManifoldFixture, order_of
 from tests.recorded_forecasts import record_forecast
@@ -95,7 +96,7 @@ class OutboxSetup:
 @pytest.fixture
 async def outbox_setup(manifold: ManifoldFixture, tmp_path: Path) -> AsyncIterator[OutboxSetup]:
     path = tmp_path / "ledger.sqlite"
-    async with open_ledger(path, now=manifold.clock.now()) as ledger:
+    async with open_blank_ledger(path, now=manifold.clock.now()) as ledger:
         yield OutboxSetup(manifold, ledger, path)
 
 

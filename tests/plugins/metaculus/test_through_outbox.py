@@ -15,10 +15,11 @@ from bot.core.submissions import SendDecision
 from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.outbox.outbox import Outbox
 from bot.simulator.faults import FaultDetails, RequestFault
-from bot.store.ledger import Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.store.submissions import BatchRow
 from plugins.metaculus.question_names import VENUE, question_ref
 from plugins.metaculus.writer import MAX_SEND_AGE_S, SETTLEMENT_DELAY_S, WRITE_DEADLINE_S
+from tests.blank_ledger import open_blank_ledger
 from tests.plugins.metaculus.conftest import MetaculusFixture
 from tests.recorded_forecasts import record_forecast
 
@@ -73,7 +74,7 @@ async def outbox_setup(site: MetaculusFixture, tmp_path: Path) -> AsyncIterator[
         return True
 
     path = tmp_path / "ledger.sqlite"
-    async with open_ledger(path, now=site.clock.now()) as ledger:
+    async with open_blank_ledger(path, now=site.clock.now()) as ledger:
         outbox = Outbox(
             ledger=ledger,
             submitters={VENUE: site.writer},

@@ -16,13 +16,13 @@ from bot.core.forecasts import TrialLimits
 from bot.core.language_models import ModelCompletion, Prompt
 from bot.evaluation.replay import replay_forecast
 from bot.llm.gateway import open_gateway
-from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider
 from bot.testing.research import ScriptedSearchEngine
 from plugins.models.terminal import TerminalProvider, TerminalSettings
 from plugins.team.forecaster import TeamForecaster
 from plugins.team.settings import TeamSettings
+from tests.blank_ledger import open_blank_ledger
 from tests.plugins.team.cases import ScriptedMember
 from tests.unit.forecast_run_fixture import ForecastRunFixture, hits
 from tests.unit.forecast_run_fixture import question as asked
@@ -91,7 +91,7 @@ async def fixture_with(terminal: TerminalProvider, folder: Path) -> AsyncIterato
 
     llm = ScriptedModelProvider(turns=[answer])
     async with (
-        open_ledger(path, now=clock.now()) as ledger,
+        open_blank_ledger(path, now=clock.now()) as ledger,
         open_gateway(
             ROLES, {"prime": llm, "terminal": terminal}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert
         ) as gateway,

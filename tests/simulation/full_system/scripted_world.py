@@ -28,7 +28,7 @@ from tests.simulation.full_system.daemon_lives import DaemonLives
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.operators import SimulatedOperators
 from tests.simulation.full_system.plan import END_OF_TIME, HOUR_S, LifeEnding, SimulationTraits
-from tests.simulation.full_system.simulation import make_tls_context, repeat_scrypt
+from tests.simulation.full_system.simulation import repeat_scrypt
 from tests.simulation.full_system.world_record import PAID_CALLS, WorldRecord
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def play_script(script: WorldScript, root: Path) -> WorldResult:
                 stage = _ScriptedStage(script=script, bridges=bridges, clock=clock, root=root)
                 found.append(await stage.play())
 
-    with patch("ssl.create_default_context", make_tls_context), patch("hashlib.scrypt", repeat_scrypt):
+    with patch("hashlib.scrypt", repeat_scrypt):
         run_in_virtual_time(main, start=script.start, make=NetworkEventLoop)
     return found[0]
 

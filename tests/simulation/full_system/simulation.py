@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
-import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -176,20 +175,10 @@ def run_simulation(
             _note_report(parts, report)
             judged(_ledger_path(parts.lives))
 
-    with (
-        patch("ssl.create_default_context", make_tls_context),
-        patch("hashlib.scrypt", repeat_scrypt),
-        count_events() as seen,
-    ):
+    with patch("hashlib.scrypt", repeat_scrypt), count_events() as seen:
         run_in_virtual_time(main, start=START, make=NetworkEventLoop)
     report.events.update(seen)
     return report
-
-
-@cache
-def make_tls_context(**_: object) -> ssl.SSLContext:
-    """Make one for all lives: nothing here is encrypted, and each takes as long as an hour of a simulated day."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 # A key is derived from the same secrets in each life, which is meant to take long.

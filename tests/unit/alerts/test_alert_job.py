@@ -17,6 +17,7 @@ from bot.store import permissions
 from bot.store.ledger import Ledger, open_ledger, state_folder
 from bot.store.permissions import SubmissionHalt
 from bot.testing.clock import FakeClock
+from tests.blank_ledger import open_blank_ledger
 from tests.unit.store.conftest import NOON as STORE_NOON
 from tests.unit.store.conftest import LedgerFixture
 
@@ -87,7 +88,7 @@ def make_config(tmp_path: Path, **alerts: object) -> Config:
 @pytest.fixture
 async def alerts(tmp_path: Path) -> AsyncIterator[AlertFixture]:
     config = make_config(tmp_path)
-    async with open_ledger(state_folder(config) / "ledger.sqlite", now=NOON) as ledger:
+    async with open_blank_ledger(state_folder(config) / "ledger.sqlite", now=NOON) as ledger:
         yield AlertFixture(ledger, config)
 
 

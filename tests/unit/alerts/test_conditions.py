@@ -29,10 +29,11 @@ from bot.store.health_queries import (
 )
 from bot.store.heartbeat import DaemonCondition, DaemonHeartbeat, DaemonState
 from bot.store.integrity_checks import MIN_FREE_BYTES
-from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
+from bot.store.ledger import LEDGER_FILE, Ledger, state_folder
 from bot.store.model_calls import ModelDemotion
 from bot.store.permissions import SubmissionHalt
 from bot.store.response_shapes import ShapeChange
+from tests.blank_ledger import open_blank_ledger
 
 NOON = datetime.fromisoformat("2026-03-03T12:00:00+00:00")
 HOUR = timedelta(hours=1)
@@ -284,7 +285,7 @@ def test_what_healed_is_named(key: str, text: str) -> None:
 @pytest.fixture
 async def ledger(tmp_path: Path) -> AsyncIterator[tuple[Config, Ledger]]:
     config = CONFIG.model_copy(update={"state": tmp_path})
-    async with open_ledger(state_folder(config) / LEDGER_FILE, now=NOON) as opened:
+    async with open_blank_ledger(state_folder(config) / LEDGER_FILE, now=NOON) as opened:
         yield config, opened
 
 

@@ -21,10 +21,10 @@ from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ConfiguredSearchEngine
 from bot.forecasting.tool_factory import list_tool_names as names_of_tools
 from bot.plugin_system.registry import SpecCollection, load_registry
-from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
 from bot.testing.research import ScriptedSearchEngine
+from tests.blank_ledger import open_blank_ledger
 
 MODELS = """
 plugins = [
@@ -70,7 +70,7 @@ async def silent(subject: str, text: str) -> None:
 async def test_the_workshop_holds_what_is_enabled(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         outfit = outfitter(tmp_path, stack)
-        ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
+        ledger = await stack.enter_async_context(open_blank_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
         gateway = await outfit.open_model_gateway(ledger, silent)
         factory = await outfit.open_tool_factory(ledger, gateway)
         assert [engine.name for engine in factory.search_engines] == ["searxng", "google_news"]
@@ -81,7 +81,7 @@ async def test_the_workshop_holds_what_is_enabled(tmp_path: Path) -> None:
 async def test_config_orders_the_search_engines_and_may_leave_some_out(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         outfit = outfitter(tmp_path, stack, '[research]\nsearch = ["google_news"]\n')
-        ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
+        ledger = await stack.enter_async_context(open_blank_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
         factory = await outfit.open_tool_factory(ledger, await outfit.open_model_gateway(ledger, silent))
         assert [engine.name for engine in factory.search_engines] == ["google_news"]
 
@@ -103,7 +103,7 @@ async def test_a_search_engine_that_is_not_there_is_named_while_a_plugin_is_brok
         outfit = outfitter(tmp_path, stack)
         context = outfit.config.research.model_copy(update={"search": ("gogle_news",)})
         outfit = replace(outfit, config=outfit.config.model_copy(update={"research": context}))
-        ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
+        ledger = await stack.enter_async_context(open_blank_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
         gateway = await outfit.open_model_gateway(ledger, silent)
         with pytest.raises(
             ConfigError, match=r"research\.search: no enabled plugin offers gogle_news; enabled: searxng"

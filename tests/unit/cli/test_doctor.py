@@ -18,10 +18,10 @@ from bot.core.language_models import ModelPerformance
 from bot.llm.adaptive_limit import LimitReason
 from bot.store.database import instance_lock
 from bot.store.heartbeat import HEARTBEAT_FILE
-from bot.store.ledger import open_ledger
 from bot.store.model_calls import ModelDemotion
 from bot.store.model_concurrency import ModelConcurrency
 from bot.testing.model_server import ScriptedModelServer, reply_error
+from tests.blank_ledger import open_blank_ledger
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -53,7 +53,7 @@ def config(tmp_path: Path) -> Path:
 async def folder(config: Path) -> Path:
     """The folder of a sound ledger, written a little before now."""
     folder = config.parent / "state" / "paper"
-    async with open_ledger(folder / "ledger.sqlite", now=NOW):
+    async with open_blank_ledger(folder / "ledger.sqlite", now=NOW):
         pass
     folder.chmod(0o700)
     _written(folder / "ledger.sqlite", NOW - timedelta(minutes=1))
@@ -272,7 +272,7 @@ async def test_a_model_that_does_badly_in_a_role_that_it_plays_is_a_warning(aski
     model = "openai_compatible:here/small"
     stuck = ModelPerformance(role=role, model=model, asked=10, unparsed=0, submitted=False)
     folder = config.parent / "state" / "paper"
-    async with open_ledger(folder / "ledger.sqlite", now=NOW) as ledger:
+    async with open_blank_ledger(folder / "ledger.sqlite", now=NOW) as ledger:
         for trial in range(12):
             conduct = replace(stuck, submitted=trial >= 9, beliefs=10, unread_beliefs=6)
             await ledger.model_performance.add(conduct, scope="f1", trial=trial, at=NOW)
@@ -295,7 +295,7 @@ async def test_a_process_that_has_no_cpu_for_more_calls_is_a_warning(asking: Pat
     path = asking.parent / "state" / "paper" / "ledger.sqlite"
     learned = ModelConcurrency(model="prime:big", at=NOW, concurrency=700.0, ceiling=1000, reason="rate limit")
     for reason in ("rate limit", LimitReason.PROCESS):
-        async with open_ledger(path, now=NOW) as ledger:
+        async with open_blank_ledger(path, now=NOW) as ledger:
             await ledger.model_concurrency.save([replace(learned, reason=reason)])
         found = await asyncio.to_thread(_findings, asking)
         assert ("process" in found) is (reason != "rate limit")
@@ -382,7 +382,7 @@ def test_who_asks_no_model_hears_nothing_of_search(config: Path) -> None:
 async def test_a_model_that_is_replaced_is_a_warning_until_it_is_not(config: Path) -> None:
     folder = config.parent / "state" / "paper"
     demotion = ModelDemotion(model="prime:big", at=NOW, until=NOW + DAY, why="it submits 1 of 10 trials", role="main")
-    async with open_ledger(folder / "ledger.sqlite", now=NOW) as ledger:
+    async with open_blank_ledger(folder / "ledger.sqlite", now=NOW) as ledger:
         await ledger.model_performance.demote(demotion)
     # The checks bring a loop of their own.
     found = await asyncio.to_thread(_findings, config)

@@ -16,8 +16,8 @@ from bot.core.questions import Question, QuestionRef, Target
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.plugin_system.registry import load_registry
 from bot.store.intents import IntentRow
-from bot.store.ledger import open_ledger
 from bot.store.submission_queries import OrderRow
+from tests.blank_ledger import open_blank_ledger
 from tests.unit.execution.paper.paper_book_fixture import intent, order
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -51,7 +51,7 @@ def _findings(config: Path) -> dict[str, CheckFinding]:
 async def _looked(config: Path, detail: str, *, ok: bool = True) -> dict[str, CheckFinding]:
     """Return what is found after the job that looks at live venues said that."""
     path = config.parent / "state" / "live" / "ledger.sqlite"
-    async with open_ledger(path, now=THEN) as ledger:
+    async with open_blank_ledger(path, now=THEN) as ledger:
         await ledger.events.job_run("ready", started_at=THEN, ended_at=THEN, ok=ok, detail=detail)
     os.utime(path, (THEN.timestamp(), THEN.timestamp()))
     # The checks bring a loop of their own.
@@ -140,7 +140,7 @@ def test_a_cap_that_no_open_question_names_a_group_for_is_a_warning(
     ]
 
     async def record() -> None:
-        async with open_ledger(config.parent / "state" / "paper" / "ledger.sqlite", now=THEN) as ledger:
+        async with open_blank_ledger(config.parent / "state" / "paper" / "ledger.sqlite", now=THEN) as ledger:
             await ledger.questions.record(asked, seen_at=THEN)
 
     asyncio.run(record())

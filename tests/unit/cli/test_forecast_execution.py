@@ -27,10 +27,11 @@ from bot.forecasting.forecast_run import NoAnswerError
 from bot.forecasting.tool_factory import LIVE_CUTOFF_AGE
 from bot.store.forecast_queries import ForecastAttempt
 from bot.store.forecasts import ForecastStart, RunningForecast
-from bot.store.ledger import ReadOnlyState, open_ledger
+from bot.store.ledger import ReadOnlyState
 from bot.store.requests import REFUSED_FOLDER, REQUEST_FOLDER
 from bot.store.schedule import DueEntry
 from bot.testing.clock import FakeClock
+from tests.blank_ledger import open_blank_ledger
 
 REF = QuestionRef("lantern", "rain")
 QUESTION = Question(ref=REF, title="Rain?", shape=BinaryShape(), targets=(Target(),))
@@ -41,7 +42,7 @@ FOX = "fox"
 
 @pytest.fixture
 async def records(tmp_path: Path) -> AsyncIterator[ReadOnlyState]:
-    async with open_ledger(tmp_path / "ledger.sqlite", now=FakeClock().now()) as ledger:
+    async with open_blank_ledger(tmp_path / "ledger.sqlite", now=FakeClock().now()) as ledger:
         await ledger.questions.record([QUESTION], seen_at=FakeClock().now())
         yield ReadOnlyState(config=Config(), folder=tmp_path, ledger=ledger)
 

@@ -10,9 +10,10 @@ from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.venue_http import RateLimit
 from bot.net.rate_limit import RateLimiter
-from bot.store.ledger import LEDGER_FILE, open_ledger, state_folder
+from bot.store.ledger import LEDGER_FILE, state_folder
 from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
 from bot.testing.clock import FakeClock
+from tests.blank_ledger import open_blank_ledger
 
 RATE = RateLimit(name="quay", prefixes=("https://quay.example/",), count=1, per_s=60.0)
 
@@ -29,7 +30,7 @@ async def ask(rates: RateLimiter) -> None:
 
 async def test_what_the_daemon_used_is_used(tmp_path: Path) -> None:
     config, clock, random = configured(tmp_path), FakeClock(), SeededRandom(1)
-    async with open_ledger(state_folder(config) / LEDGER_FILE, now=clock.now()) as ledger:
+    async with open_blank_ledger(state_folder(config) / LEDGER_FILE, now=clock.now()) as ledger:
         await ask(RateLimiter([RATE], clock=clock, random=random, store=ledger.rates))
         async with AsyncExitStack() as stack:
             asking = asyncio.ensure_future(
@@ -44,7 +45,7 @@ async def test_what_the_daemon_used_is_used(tmp_path: Path) -> None:
 async def test_what_a_command_used_the_daemon_counts(tmp_path: Path) -> None:
     config, clock, random = configured(tmp_path), FakeClock(), SeededRandom(1)
     folder = state_folder(config)
-    async with open_ledger(folder / LEDGER_FILE, now=clock.now()) as ledger, AsyncExitStack() as stack:
+    async with open_blank_ledger(folder / LEDGER_FILE, now=clock.now()) as ledger, AsyncExitStack() as stack:
         shared = SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
         daemon = RateLimiter([RATE], clock=clock, random=random, store=ledger.rates, shared=shared)
         await ask(await open_shared_rates(config, [RATE], clock=clock, random=random, stack=stack))

@@ -25,9 +25,10 @@ from bot.evaluation.question_record import load_question_record
 from bot.evaluation.score_report import ScoreInterval, build_report, kind_reports
 from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
 from bot.evaluation.value_text import describe_outcome
-from bot.store.ledger import ReadOnlyState, open_ledger
+from bot.store.ledger import ReadOnlyState
 from bot.store.scores import ScoreFilter
 from bot.testing.clock import FakeClock
+from tests.blank_ledger import open_blank_ledger
 from tests.unit.jobs.conftest import VENUE, JobsFixture
 from tests.unit.jobs.test_score_kinds import forecast_all, resolve
 from tests.unit.store.conftest import NOON, LedgerFixture
@@ -39,7 +40,7 @@ Printer = Callable[[SafeConsole], None]
 async def records(tmp_path: Path) -> AsyncIterator[ReadOnlyState]:
     """One question of each kind, forecast, resolved and scored."""
     clock = FakeClock()
-    async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
+    async with open_blank_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
         jobs_fixture = JobsFixture(ledger=ledger, path=tmp_path, clock=clock)
         await forecast_all(jobs_fixture)
         await resolve(jobs_fixture, rain=BinaryOutcome(1.0), colour=ChoiceOutcome("blue"), snow=NumericOutcome(25.0))
@@ -167,7 +168,7 @@ async def test_show_says_what_a_question_is_filed_under(records: ReadOnlyState) 
 async def rows(tmp_path: Path, *, series: str) -> list[BinaryScoreRow]:
     """One question asked again in 40 rounds, always answered 0.8, with a run of outcomes for each half."""
     path = tmp_path / "ledger.sqlite"
-    async with open_ledger(path, now=NOON) as ledger:
+    async with open_blank_ledger(path, now=NOON) as ledger:
         ledger_fixture = LedgerFixture(ledger, path)
         for number in range(40):
             question: Question = await ledger_fixture.ask(f"{number:02}/rain", series=series.format(number=number % 4))

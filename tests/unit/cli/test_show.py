@@ -22,10 +22,11 @@ from bot.core.questions import Question, QuestionRef, Target
 from bot.core.submissions import ExecutionMode, SendDecision
 from bot.evaluation.question_record import load_question_record
 from bot.jobs.resolution import ScoringContext, score_forecasts
-from bot.store.ledger import ReadOnlyState, open_ledger
+from bot.store.ledger import ReadOnlyState
 from bot.store.scores import ScoreFilter
 from bot.store.trials import LoggedStep, TrialRecord
 from bot.testing.clock import FakeClock
+from tests.blank_ledger import open_blank_ledger
 from tests.order_intents import make_intent
 from tests.recorded_forecasts import record_forecast
 from tests.unit.cli.test_score import print_to_text
@@ -122,7 +123,7 @@ EVEN = CurvePrediction((0.0, 0.2, 0.4, 0.6, 0.8))
 async def records(tmp_path: Path) -> AsyncIterator[ReadOnlyState]:
     """Forecast at 0 to 40 cm; the range is ten times as wide now, and 25 cm fell."""
     clock = FakeClock()
-    async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
+    async with open_blank_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
         await ledger.questions.record([SNOW], seen_at=clock.now())
         await record_forecast(ledger, SNOW, {"outcome": EVEN}, clock.now(), "early")
         await clock.advance(60)
@@ -171,7 +172,7 @@ async def test_each_forecast_is_scored_on_its_own_grid(records: ReadOnlyState) -
 
 async def test_an_order_is_shown_whatever_the_batch_of_its_question(tmp_path: Path) -> None:
     rain = Question(ref=QuestionRef("lantern", "rain"), title="Rain?", shape=BinaryShape(), targets=(Target(),))
-    async with open_ledger(tmp_path / "ledger.sqlite", now=AT) as ledger:
+    async with open_blank_ledger(tmp_path / "ledger.sqlite", now=AT) as ledger:
         await ledger.questions.record([rain], seen_at=AT)
         forecast = await record_forecast(ledger, rain, {"outcome": BinaryPrediction(0.7)}, AT)
         order = Order(

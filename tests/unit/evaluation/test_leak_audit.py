@@ -33,10 +33,10 @@ from bot.evaluation.seen_documents import DocumentKind, GuardLayer, SeenDocument
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses
 from bot.forecasting.trial_memory import FilterCounts
 from bot.llm.gateway import open_gateway
-from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider
 from bot.testing.research import FakeDataSource, FakePageSource, FakeRedirect, PlainTextReader
+from tests.blank_ledger import open_blank_ledger
 from tests.unit.forecast_run_fixture import model_with_beliefs, open_forecast_runs, question
 from tests.unit.forecasting.research_fixture import CUTOFF, ResearchFixture, hit, level, market, passage
 
@@ -97,7 +97,7 @@ async def laboratory(folder: Path, *turns: Any) -> AsyncIterator[AuditFixture]:
         del subject, text
 
     async with (
-        open_ledger(folder / "ledger.sqlite", now=clock.now()) as ledger,
+        open_blank_ledger(folder / "ledger.sqlite", now=clock.now()) as ledger,
         open_gateway(
             SECTION, {"prime": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert
         ) as gateway,
@@ -348,7 +348,7 @@ def test_an_opinion_is_read_with_suspicion(reply: str, opinions: dict[int, Audit
 @pytest.fixture
 async def proofs(tmp_path: Path) -> Sequence[LayerProof]:
     clock = FakeClock(datetime(2026, 11, 1, tzinfo=UTC))
-    async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
+    async with open_blank_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
         return await LeakPlanting(ledger, clock).prove_layers()
 
 

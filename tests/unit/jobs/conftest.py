@@ -32,10 +32,11 @@ from bot.jobs.forecast import ForecastJobContext, RequestedForecasts, forecast_d
 from bot.jobs.reconciliation import reconcile_submissions
 from bot.jobs.resolution import ResolutionContext, ScoringContext, resolve_questions, score_forecasts
 from bot.jobs.submission import BatchWait, SubmitJobContext, submit_due_forecasts
-from bot.store.ledger import Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.testing.clock import FakeClock
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
 from bot.testing.venue import FakeSubmitter, FakeVenueReader
+from tests.blank_ledger import open_blank_ledger
 
 VENUE = "lantern"
 FIRST, SECOND = "first", "second"
@@ -201,5 +202,5 @@ class JobsFixture:
 @pytest.fixture
 async def jobs_fixture(tmp_path: Path) -> AsyncIterator[JobsFixture]:
     clock = FakeClock()
-    async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
+    async with open_blank_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
         yield JobsFixture(ledger=ledger, path=tmp_path, clock=clock)

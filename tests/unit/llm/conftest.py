@@ -1,6 +1,5 @@
 """A gateway for each test, on a ledger of its own."""
 
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -9,23 +8,14 @@ from typing import Any
 import pytest
 
 from bot.config.schema import LlmSection
-from bot.store.ledger import BALLAST_FILE
 from bot.testing.clock import FakeClock
 from tests.unit.llm import gateway_fixture as rigs
-from tests.unit.llm.gateway_fixture import NOON, GatewayFixture, make_blank
-
-
-@pytest.fixture(scope="session")
-def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an empty ledger."""
-    return make_blank(tmp_path_factory.mktemp("blank"))
+from tests.unit.llm.gateway_fixture import NOON, GatewayFixture
 
 
 @pytest.fixture
-def path(blank: Path, tmp_path: Path) -> Path:
+def path(tmp_path: Path) -> Path:
     """Where the ledger is."""
-    shutil.copy(blank / "ledger.sqlite", tmp_path)
-    (tmp_path / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
     return tmp_path / "ledger.sqlite"
 
 

@@ -1,5 +1,6 @@
 """What the tests of rates share: a book in memory, and requests that note when they left."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -54,7 +55,7 @@ def paced(clock: Clock, *rates: RateLimit, book: FakeRateUsageStore | None = Non
 def most_in_window(arrivals: Sequence[float], per_s: float) -> int:
     """Return the largest number of arrivals in any window of that length, its end excluded."""
     ordered = sorted(arrivals)
-    return max(sum(start <= one < start + per_s for one in ordered) for start in ordered)
+    return max(bisect_left(ordered, start + per_s) - place for place, start in enumerate(ordered))
 
 
 async def leave(rates: RateLimiter, times: int, clock: VirtualClock, url: str = URL) -> list[float]:

@@ -1,10 +1,8 @@
 """A ledger on a real file, and the moves that most tests of its tables begin with."""
 
-import asyncio
-import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,8 +29,9 @@ from bot.store.evidence_checks import (
 )
 from bot.store.forecasts import ForecastStart, RunningForecast
 from bot.store.integrity_checks import INVARIANTS
-from bot.store.ledger import BALLAST_FILE, Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.store.model_calls import CallReservation, CallSettlement
+from tests.blank_ledger import open_blank_ledger
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -178,16 +177,20 @@ class LedgerFixture:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Read the file as anyone with plain sqlite3 would."""
-        connection = sqlite3.connect(self.path)
-        connection.execute("attach ? as evidence", [str(evidence_path(self.path))])
-        try:
+        with self._plain_connection() as connection:
             return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
+
+    @contextmanager
+    def _plain_connection(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.execute("attach ? as evidence", [str(evidence_path(self.path))])
+            yield connection
 
     def faults(self) -> Mapping[str, list[tuple[Any, ...]]]:
         rules = (*INVARIANTS, *EVIDENCE_INVARIANTS)
-        found = {rule.name: rows for rule in rules if (rows := self.rows(rule.sql))}
+        # Each connection reads the schema anew, which takes far longer than the rules.
+        with self._plain_connection() as connection:
+            found = {rule.name: rows for rule in rules if (rows := connection.execute(rule.sql).fetchall())}
         with closing(open_reader_with(self.path, evidence_path(self.path))) as database:
             lost = [(fault,) for fault in find_lost_citations(database)]
         return found | ({CITATIONS: lost} if lost else {})
@@ -214,26 +217,10 @@ def make_step() -> Any:
     return step
 
 
-@pytest.fixture(scope="session")
-def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an empty ledger, made once: making one takes longer than most tests."""
-    folder = tmp_path_factory.mktemp("blank")
-
-    async def make() -> None:
-        async with open_ledger(folder / "ledger.sqlite", now=NOON):
-            pass
-
-    asyncio.run(make())
-    return folder
-
-
 @pytest.fixture
-async def ledger_fixture(blank: Path, tmp_path: Path) -> AsyncIterator[LedgerFixture]:
+async def ledger_fixture(tmp_path: Path) -> AsyncIterator[LedgerFixture]:
     path = tmp_path / "ledger.sqlite"
-    for made in (path, evidence_path(path)):
-        shutil.copy(blank / made.name, made)
-    (tmp_path / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
-    async with open_ledger(path, now=NOON) as ledger:
+    async with open_blank_ledger(path, now=NOON) as ledger:
         ledger_fixture = LedgerFixture(ledger, path)
         yield ledger_fixture
         # Whatever a test did through the ledger, its rules hold.

@@ -12,10 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from bot.config.schema import Config
 from bot.store.database import instance_lock
 from bot.store.heartbeat import DaemonHeartbeat, write_heartbeat
-from bot.store.ledger import Ledger, open_ledger, state_folder
+from bot.store.ledger import Ledger, state_folder
 from bot.testing.clock import FakeClock
 from bot.web.app import create_web_app
 from bot.web.watched_state import WatchedState
+from tests.blank_ledger import open_blank_ledger
 
 NOON = datetime.fromisoformat("2026-03-01T12:00:00+00:00")
 TOKEN = "a-token-of-a-test"  # noqa: S105 - of a test
@@ -59,7 +60,7 @@ async def daemon(tmp_path: Path) -> AsyncIterator[WatchedDaemon]:
     config = Config.model_validate({"state": tmp_path, "venues": {"lantern": {"forecasters": ["fox"]}}})
     folder = state_folder(config)
     with instance_lock(folder, started_at=NOON):
-        async with open_ledger(folder / "ledger.sqlite", now=NOON) as ledger:
+        async with open_blank_ledger(folder / "ledger.sqlite", now=NOON) as ledger:
             clock = FakeClock(NOON)
             clock.advance_without_waking(30.0)
             yield WatchedDaemon(ledger, folder, clock, config)

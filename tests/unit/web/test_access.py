@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 
 import httpx
 import pytest
@@ -39,9 +39,13 @@ async def visitor(daemon: WatchedDaemon, *, token: str | None = None) -> AsyncIt
         yield client
 
 
+# A hash is meant to take long.
+hash_once = cache(hash_token)
+
+
 async def add_principals(daemon: WatchedDaemon) -> None:
     for role, token in TOKENS.items():
-        kept = hash_token(token)
+        kept = hash_once(token)
         person = PrincipalRecord(name=role.value, role=role, salt=kept.salt, hash=kept.hash, made_at=NOON)
         await daemon.ledger.permissions.write(partial(permissions.add_principal, principal=person))
 

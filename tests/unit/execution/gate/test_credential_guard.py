@@ -18,9 +18,10 @@ from bot.execution.gate.credential_guard import (
     GuardedWriteClient,
 )
 from bot.store import permissions
-from bot.store.ledger import Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.store.permissions import HaltEndCondition, SubmissionHalt
 from bot.testing.clock import FakeClock
+from tests.blank_ledger import open_blank_ledger
 
 VENUE = "lantern"
 ADDRESS = "https://lantern.example/me"
@@ -61,7 +62,7 @@ class FakeRefusingServer:
 
 @pytest.fixture
 async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
-    async with open_ledger(tmp_path / "ledger.sqlite", now=FakeClock().now()) as ledger:
+    async with open_blank_ledger(tmp_path / "ledger.sqlite", now=FakeClock().now()) as ledger:
         yield ledger
 
 

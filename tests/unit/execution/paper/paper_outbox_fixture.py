@@ -18,10 +18,11 @@ from bot.execution.outbox.outbox import Outbox
 from bot.execution.paper.paper_book import PaperBook, PaperBookTerms, open_paper_book
 from bot.jobs.reconciliation import AccountSettlementContext
 from bot.jobs.withdrawals import CancellationContext
-from bot.store.ledger import Ledger, open_ledger
+from bot.store.ledger import Ledger
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
 from bot.testing.paper_market import FakePaperMarket
+from tests.blank_ledger import open_blank_ledger
 from tests.unit.store.conftest import LedgerFixture
 
 ACCOUNT = "default"
@@ -127,7 +128,7 @@ async def open_outbox_fixture(
     clock = FakeClock() if start is None else FakeClock(start)
     place = PaperBookContext(clock=clock, http=FakeHttpClient({}), folder=folder / venue, cash=100.0, delay_s=0.0)
     async with (
-        open_ledger(folder / "ledger.sqlite", now=clock.now()) as ledger,
+        open_blank_ledger(folder / "ledger.sqlite", now=clock.now()) as ledger,
         open_paper_book(place, market, PaperBookTerms(currency=COINS)) as book,
     ):
         trading = PaperOutboxFixture(folder, ledger, book, market, clock, venue)

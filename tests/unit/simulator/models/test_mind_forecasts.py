@@ -119,7 +119,7 @@ async def test_over_questions_it_beats_the_crowd_and_not_the_truth(tmp_path: Pat
 
 @pytest.mark.timeout(120)
 async def test_what_an_overconfident_mind_says_is_pulled_back_by_a_fit(tmp_path: Path) -> None:
-    asks = some(AnswerKind.BINARY, 20)
+    asks = some(AnswerKind.BINARY, 12)
     sober, bold = ModelBehaviour(noise=0.0), ModelBehaviour(noise=0.0, log_odds_factor=2.5)
     message = {}
     for name, habits in (("sober", sober), ("bold", bold)):
