@@ -75,7 +75,8 @@ async def report_alerts(job: AlertContext) -> str:
         news += [AlertNews(level=one.level, key=one.key, text=f"resolved: {healed_text(one.key)}") for one in healed]
         records = [*opened, *(_event_record(one, now) for one in letter)]
         queued = [one for name in job.channels for one in _compose(job.config, name, [*news, *letter], now)]
-        await alerts.record(opened=records, closed=[one.key for one in healed], notifications=queued, at=now)
+        closed = [one.key for one in (*healed, *opened)]
+        await alerts.record(opened=records, closed=closed, notifications=queued, at=now)
     sent = sum(await gather_all(_deliver(job, name, channel) for name, channel in job.channels.items()))
     await alerts.delete_old(before=now - KEEP_DELIVERED)
     waiting = sum(status.waiting for name, status in (await alerts.channels()).items() if name in job.channels)
@@ -86,7 +87,8 @@ async def _new_alerts(
     job: AlertContext, conditions: Sequence[BrokenCondition], open_alerts: Sequence[AlertRecord], now: datetime
 ) -> list[AlertRecord]:
     """Return what was not reported yet: events that are unknown, and conditions that have lasted long enough."""
-    known = {alert.key for alert in open_alerts}
+    newest = {one.key: one for one in conditions}
+    known = {alert.key for alert in open_alerts if alert.key not in newest or not _recurs(newest[alert.key], alert)}
     known |= await job.ledger.alerts.known_keys([one.key for one in conditions if one.rule.is_event])
     return [
         AlertRecord(
@@ -97,8 +99,14 @@ async def _new_alerts(
             closed_at=now if one.rule.is_event else None,
         )
         for one in conditions
-        if one.key not in known and now - one.finding.since >= one.rule.delay
+        if one.key not in known and now - min(one.finding.since, now) >= one.rule.delay
     ]
+
+
+def _recurs(condition: BrokenCondition, alert: AlertRecord) -> bool:
+    """Say whether it began after it was reported; with the same text it is the same, and the clock was set back."""
+    is_other = plain_message_text(condition.text) != alert.text
+    return condition.rule.recurs and is_other and condition.finding.since > alert.opened_at
 
 
 async def _due_letter(job: AlertContext, now: datetime) -> list[AlertNews]:

@@ -44,7 +44,7 @@ class ConditionRule:
     """A condition: how to find it, and how it is reported; ``{}`` in ``healed`` is the subject.
 
     It is reported to people once it has lasted for ``delay``; ``degrades``: while it lasts, the bot does not work as it
-    should. An event has an empty ``healed``.
+    should; ``recurs``: what begins while it is reported is reported too. An event has an empty ``healed``.
     """
 
     name: str
@@ -53,6 +53,7 @@ class ConditionRule:
     healed: str
     delay: timedelta = timedelta()
     degrades: bool = True
+    recurs: bool = False
 
     @property
     def is_event(self) -> bool:
@@ -122,10 +123,11 @@ def _halts(snapshot: HealthSnapshot, *, by_person: bool) -> Iterator[ConditionFi
     if snapshot.stop_file is not None and by_person:
         text = f"everything is halted: {snapshot.stop_file}"
         yield ConditionFinding(subject="all venues", text=text, since=snapshot.now, remedy="resume: foxcast resume")
-    for halt in snapshot.ledger.halts:
-        if bool(halt.by) is by_person:
-            subject = halt.venue or "all venues"
-            yield ConditionFinding(subject=subject, text=str(halt), since=halt.at, remedy=halt.remedy)
+    halts = [halt for halt in snapshot.ledger.halts if bool(halt.by) is by_person]
+    for venue in dict.fromkeys(halt.venue for halt in halts):
+        newest, *others = reversed([halt for halt in halts if halt.venue == venue])
+        remedy = "; ".join([newest.remedy, *(f"{halt}; {halt.remedy}" for halt in others)])
+        yield ConditionFinding(subject=venue or "all venues", text=str(newest), since=newest.at, remedy=remedy)
 
 
 def _own_halts(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
@@ -344,8 +346,12 @@ RULES: tuple[ConditionRule, ...] = (
     ConditionRule(name="daemon", level=_CRITICAL, find=_daemon_problems, healed="the daemon runs again"),
     ConditionRule(name="crash", level=_WARNING, find=_crashes, healed="", degrades=False),
     ConditionRule(name="disk_halt", level=_CRITICAL, find=_disk_halts, healed="work is recorded again"),
-    ConditionRule(name="halt", level=_CRITICAL, find=_own_halts, healed="submissions are no longer halted: {}"),
-    ConditionRule(name="halt_by_person", level=_WARNING, find=_halts_by_people, healed="submissions were resumed: {}"),
+    ConditionRule(
+        name="halt", level=_CRITICAL, find=_own_halts, healed="submissions are no longer halted: {}", recurs=True
+    ),
+    ConditionRule(
+        name="halt_by_person", level=_WARNING, find=_halts_by_people, healed="submissions were resumed: {}", recurs=True
+    ),
     ConditionRule(name="venue", level=_WARNING, find=_venues_down, healed="{} can be read again", delay=15 * _MINUTE),
     ConditionRule(name="job", level=_WARNING, find=_failing_jobs, healed="the job {} works again", delay=30 * _MINUTE),
     ConditionRule(name="trials", level=_CRITICAL, find=_failing_trials, healed="trials of {} no longer all fail"),

@@ -120,13 +120,13 @@ class AlertStore:
         notifications: Sequence[QueuedNotification],
         at: datetime,
     ) -> None:
-        """Record new alerts, those that healed by their keys, and the messages about them, all or nothing."""
+        """Close alerts by their keys, then record new ones and the messages about all of them, all or nothing."""
 
         def write(database: Database) -> None:
-            for alert in opened:
-                database.execute(_INSERT_ALERT, _alert_values(alert))
             for key in closed:
                 database.execute(_CLOSE_ALERT, {"key": key, "at": format_timestamp(at)})
+            for alert in opened:
+                database.execute(_INSERT_ALERT, _alert_values(alert))
             for one in notifications:
                 database.execute(_INSERT_NOTIFICATION, _notification_values(one))
 

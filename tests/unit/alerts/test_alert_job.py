@@ -113,6 +113,33 @@ async def test_a_halt_is_reported_once_and_once_more_when_it_ends(alerts: AlertF
     assert len({one.id for one in alerts.phone.taken}) == 3
 
 
+async def test_a_second_halt_of_a_venue_is_reported_although_the_first_still_is(alerts: AlertFixture) -> None:
+    await alerts.halt("sea")
+    await alerts.run()
+    alerts.clock.advance_without_waking(60.0)
+    await alerts.halt("sea", "the credentials were refused")
+    assert await alerts.run() == "1 alerts, 0 healed, 2 messages sent, 0 waiting"
+    assert await alerts.run(after=MINUTE) == "0 alerts, 0 healed, 0 messages sent, 0 waiting"
+    [_, sent] = alerts.phone.taken
+    assert sent.subject == "Foxcast: critical: sea was stopped at 2026-03-03 12:01 UTC: the credentials were refused"
+    assert "sea was stopped at 2026-03-03 12:00 UTC: lost too much" in sent.text
+    await alerts.resume("sea")
+    await alerts.halt("sea", "a foreign write")
+    assert await alerts.run(after=MINUTE) == "1 alerts, 0 healed, 2 messages sent, 0 waiting"
+    [*_, sent] = alerts.phone.taken
+    assert sent.subject == "Foxcast: critical: sea was stopped at 2026-03-03 12:02 UTC: a foreign write"
+    await alerts.resume("sea")
+    assert await alerts.run(after=MINUTE) == "0 alerts, 1 healed, 2 messages sent, 0 waiting"
+    assert await alerts.ledger.alerts.open_alerts() == []
+
+
+async def test_a_halt_from_after_the_clock_was_set_back_is_reported_once(alerts: AlertFixture) -> None:
+    halt = SubmissionHalt(venue="sea", at=NOON + 60 * MINUTE, why="lost too much")
+    await alerts.ledger.permissions.write(lambda database: permissions.add_halt(database, halt))
+    assert await alerts.run() == "1 alerts, 0 healed, 2 messages sent, 0 waiting"
+    assert await alerts.run(after=MINUTE) == "0 alerts, 0 healed, 0 messages sent, 0 waiting"
+
+
 async def test_a_venue_is_down_once_it_failed_for_a_quarter_of_an_hour(alerts: AlertFixture) -> None:
     await alerts.fail_discovery(ok=True)
     for _ in range(14):
