@@ -97,7 +97,7 @@ async def _new_alerts(
             closed_at=now if one.rule.is_event else None,
         )
         for one in conditions
-        if one.key not in known and now - one.finding.since >= one.rule.delay
+        if one.key not in known and now - min(one.finding.since, now) >= one.rule.delay
     ]
 
 

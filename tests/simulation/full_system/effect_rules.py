@@ -42,9 +42,9 @@ ROWS: Mapping[str, str] = {
         total(f.cash) as cash from intent i join fill f on f.intent = i.id where i.venue = 'polymarket'
         and i.order_body ->> 'side' = 'sell' and coalesce(i.order_body ->> 'closing', '') = '' group by i.id""",
     "forecasts": "select id, ref, forecaster, cutoff from forecast where state = 'done'",
-    # A price from after the cutoff, by a clock that was set back since, is not shown to the forecaster.
+    # A price from minutes after the cutoff, which a clock that was set back leaves, is not shown to a forecaster.
     "beliefs": """select f.ref, f.forecaster, f.cutoff, p.probability,
-        case when c.at <= f.cutoff then c.probability end as crowd from forecast f
+        iif(julianday(c.at) <= julianday(f.cutoff, '5 minutes'), c.probability, null) as crowd from forecast f
         join prediction p on p.forecast = f.id left join price c on c.id = f.price
         where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
         and (select count(*) from prediction q where q.forecast = f.id) = 1""",

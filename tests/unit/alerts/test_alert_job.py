@@ -138,6 +138,13 @@ async def test_a_halt_is_reported_once_and_once_more_when_it_ends(alerts: AlertF
     assert len({one.id for one in alerts.phone.taken}) == 3
 
 
+async def test_a_halt_from_after_the_clock_was_set_back_is_reported_once(alerts: AlertFixture) -> None:
+    halt = SubmissionHalt(venue="sea", at=NOON + 60 * MINUTE, why="lost too much")
+    await alerts.ledger.permissions.write(lambda database: permissions.add_halt(database, halt))
+    assert await alerts.run() == "1 alerts, 0 healed, 2 messages sent, 0 waiting"
+    assert await alerts.run(after=MINUTE) == "0 alerts, 0 healed, 0 messages sent, 0 waiting"
+
+
 async def test_a_venue_is_down_once_it_failed_for_a_quarter_of_an_hour(alerts: AlertFixture) -> None:
     await alerts.fail_discovery(ok=True)
     for _ in range(14):
