@@ -137,5 +137,10 @@ class LossReferee(WorldFacts):
         resumes = [resumed for row in rows if (resumed := datetime.fromisoformat(row["resumed_at"])) <= at]
         if not resumes or self.is_clock_set(max(resumes)):
             return 0
-        # An account is read with several requests, and the reading before counts.
-        return max(0, len([one for one in seen if one["clock"] <= max(resumes)]) - RESUMED_READS)
+        # The last reading on record before that counts, which was made with several requests.
+        read = [row["at"] for row in self.ledger["readings"] if row["venue"] == venue and not row["paper"]]
+        before = [at for at in map(datetime.fromisoformat, read) if at <= max(resumes)]
+        since = max(before, default=max(resumes))
+        first = max(0, len([one for one in seen if one["clock"] <= since]) - RESUMED_READS)
+        # Money that leaves beside a write that came to nothing may count as lost, whatever had come before.
+        return 0 if len({one["moved"] for one in seen[first:]}) > 1 else first

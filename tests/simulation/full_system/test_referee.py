@@ -482,5 +482,7 @@ def test_what_was_lost_before_a_person_resumed_does_not_count(resumed_h: float |
     if resumed_h is not None:
         resumed = (NOON + timedelta(hours=resumed_h)).isoformat()
         rows["resumes"] = [{"venue": "polymarket", "resumed_at": resumed}]
+        read = (NOON + timedelta(hours=min(resumed_h, 1.45))).isoformat()
+        rows["readings"] = [{"venue": "polymarket", "paper": 1, "at": read}]
     found = judge(rows, accounts=seen)
     assert any("can have been lost" in one for one in found) is is_wrong
