@@ -23,8 +23,6 @@ CANCELLED_S = 1_500.0
 # What an account has lost may be noticed with one of so many requests for it, and once a venue has lost too much by all
 # of them for so long, it has stopped.
 LATE_READS, NOTICED_S = 40, 4.5 * 3_600.0
-# The last reading before a person resumed a venue was made with one of so many requests.
-RESUMED_READS = 12
 # So far apart are two readings that an account is sure to have: money that came between them, and an order too, may
 # count as a gain, although requests in between saw one without the other.
 READ_EVERY_S = 3.0 * 3_600.0
@@ -106,10 +104,7 @@ class LossReferee(WorldFacts):
         )
 
     def _unfounded_halts(self) -> Iterator[str]:
-        """No venue stops for a loss that its account cannot have had: since its best reading, or since midnight.
-
-        Neither reaches back beyond the moment at which a person last resumed the venue.
-        """
+        """No venue stops for a loss that its account cannot have had: since its best reading, or since midnight."""
         for halt in self.ledger["halts"]:
             at, venue = datetime.fromisoformat(halt["at"]), halt["venue"]
             seen = [one for one in self.facts["accounts"] if one["venue"] == venue and one["clock"] <= at]
@@ -125,17 +120,7 @@ class LossReferee(WorldFacts):
             if "caps.daily_loss" in halt["why"]:
                 days = [f"{one['clock']:%Y-%m-%d}" for one in seen]
                 first = max(0, days.index(f"{at:%Y-%m-%d}") - 1) if f"{at:%Y-%m-%d}" in days else len(seen) - 1
-            first = max(first, self._first_since_resume(venue, at, seen))
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
             lost = most_lost(values, [*list_transfers(seen, orders, READ_EVERY_S)], first, LATE_READS)
             if lost < float(halt["why"].rpartition(" = ")[2]) - CENT:
                 yield f"referee: {venue} stopped at {halt['at']}: {halt['why']}, and {lost:.2f} can have been lost"
-
-    def _first_since_resume(self, venue: str, at: datetime, seen: Sequence[Fact]) -> int:
-        """Return the place of a reading from which on losses may count, since a person last resumed a venue."""
-        rows = [row for row in self.ledger.get("resumes", ()) if row["venue"] in {"", venue}]
-        resumes = [resumed for row in rows if (resumed := datetime.fromisoformat(row["resumed_at"])) <= at]
-        if not resumes or self.is_clock_set(max(resumes)):
-            return 0
-        # An account is read with several requests, and the reading before counts.
-        return max(0, len([one for one in seen if one["clock"] <= max(resumes)]) - RESUMED_READS)

@@ -56,8 +56,6 @@ LEDGER_TABLES: Mapping[str, str] = {
         f.made_at from intent i join forecast f on f.id = i.forecast order by i.seq""",
     "attempts": "select intent, reference, state, started_at, settled_at from attempt order by started_at",
     "halts": "select venue, at, why, resumed_at from halt where by = '' order by id",
-    "resumes": "select venue, resumed_at from halt where resumed_at is not null and (resumed_by <> '' or "
-    "end_condition = 'person')",
     "refusals": "select i.id, i.venue, i.ref, a.started_at, a.detail from attempt a join intent i on i.id = a.intent "
     "where a.state = 'refused'",
     "fills": "select f.intent, f.reference, f.shares, f.cash from fill f order by 1, 2",

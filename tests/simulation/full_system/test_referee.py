@@ -472,15 +472,3 @@ def test_what_somebody_else_ordered_is_not_cancelled(name: str, started_s: float
         ledger["attempts"] = [row]
     found = judge(ledger, writes=[cancel], foreign_orders={"0xp": SHIP})
     assert len([one for one in found if "somebody else had placed" in one]) == wrong
-
-
-@pytest.mark.parametrize(("resumed_h", "is_wrong"), [(None, False), (1.5, True), (0.5, False)])
-def test_what_was_lost_before_a_person_resumed_does_not_count(resumed_h: float | None, *, is_wrong: bool) -> None:
-    seen = [account(3_600.0, 1_000.0), *(account(5_000.0 + place, 990.0) for place in range(20))]
-    seen += [account(7_200.0, 990.0)]
-    rows: Ledger = {"halts": [halt(3 * 3_600.0, name="daily_loss")]}
-    if resumed_h is not None:
-        resumed = (NOON + timedelta(hours=resumed_h)).isoformat()
-        rows["resumes"] = [{"venue": "polymarket", "resumed_at": resumed}]
-    found = judge(rows, accounts=seen)
-    assert any("can have been lost" in one for one in found) is is_wrong
