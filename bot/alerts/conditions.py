@@ -254,10 +254,14 @@ def _big_losses(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
             yield ConditionFinding(subject=one.venue, text=text, since=snapshot.now, remedy="see: foxcast portfolio")
 
 
+MAX_SHOWN_CHARS = 200
+
+
 def _wanted_approvals(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
     for one in snapshot.ledger.approvals:
         if one.expires_at > snapshot.now:
-            shown = "; ".join(f"{name}: {text}" for name, text in one.shown.items())
+            # A curve has hundreds of numbers, and a message has room for the command too.
+            shown = "; ".join(f"{name}: {text[:MAX_SHOWN_CHARS]}" for name, text in one.shown.items())
             text = f"{one.venue} waits for approval until {one.expires_at:%Y-%m-%d %H:%M} UTC: {shown}"
             remedy = f"foxcast approve {one.id} or foxcast reject {one.id}"
             yield ConditionFinding(subject=one.id, text=text, since=one.asked_at, remedy=remedy)

@@ -12,6 +12,7 @@ from bot.alerts.conditions import RULES, find_conditions, find_degradations, hea
 from bot.alerts.health_snapshot import HealthSnapshot, read_health, read_own_health
 from bot.config.alert_schema import NotifierTable
 from bot.config.schema import Config
+from bot.core.alerts import plain_message_text
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.permissions import ApprovalState, SubmissionApproval
 from bot.core.questions import QuestionRef
@@ -287,6 +288,13 @@ async def ledger(tmp_path: Path) -> AsyncIterator[tuple[Config, Ledger]]:
     config = CONFIG.model_copy(update={"state": tmp_path})
     async with open_blank_ledger(state_folder(config) / LEDGER_FILE, now=NOON) as opened:
         yield config, opened
+
+
+def test_an_approval_of_a_long_forecast_keeps_its_command() -> None:
+    long = replace(approval(NOON + HOUR), shown={"forecast": "0.005, " * 1_000, "cost": "3.00 USD"})
+    text = plain_message_text(found({"approvals": [long]})["approval:abc"])
+    assert "foxcast approve abc" in text
+    assert "cost: 3.00 USD" in text
 
 
 async def test_facts_of_a_ledger_become_conditions(ledger: tuple[Config, Ledger]) -> None:
