@@ -31,12 +31,16 @@ _WORDS_OF_CONDITIONS = (" was stopped", " resumes: ", " is in doubt ", " does ba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionFinding:
-    """One thing that a rule found: ``subject`` tells it from others of the rule, ``since`` is when it began."""
+    """One thing that a rule found: ``subject`` tells it from others of the rule, ``since`` is when it began.
+
+    ``occasion`` tells it from others of the same subject.
+    """
 
     subject: str
     text: str
     since: datetime
     remedy: str = ""
+    occasion: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,7 @@ class BrokenCondition:
     @property
     def key(self) -> str:
         """What tells it from all others."""
-        return f"{self.rule.name}:{self.finding.subject}"
+        return f"{self.rule.name}:{', '.join(filter(None, (self.finding.subject, self.finding.occasion)))}"
 
     @property
     def text(self) -> str:
@@ -125,8 +129,14 @@ def _halts(snapshot: HealthSnapshot, *, by_person: bool) -> Iterator[ConditionFi
     for halt in snapshot.ledger.halts:
         if bool(halt.by) is by_person:
             # Each halt is one of its own: who resumed a venue must hear that it was halted again, and why.
-            subject = f"{halt.venue or 'all venues'}, halted at {halt.at:%Y-%m-%d %H:%M:%S} UTC"
-            yield ConditionFinding(subject=subject, text=str(halt), since=halt.at, remedy=halt.remedy)
+            occasion = f"halted at {halt.at:%Y-%m-%d %H:%M:%S} UTC"
+            yield ConditionFinding(
+                subject=halt.venue or "all venues",
+                text=str(halt),
+                since=halt.at,
+                remedy=halt.remedy,
+                occasion=occasion,
+            )
 
 
 def _own_halts(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:

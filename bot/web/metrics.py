@@ -64,9 +64,10 @@ def _daemon_families(found: DaemonMetrics) -> Iterator[GaugeMetricFamily]:
     now, heartbeat = snapshot.now, snapshot.daemon.heartbeat
     degraded = [one for one in found.conditions if one.rule.degrades]
     yield _single("healthy", "1 if nothing is broken that degrades the bot", float(not degraded))
-    lasting = [((one.rule.name, one.finding.subject, one.rule.level.value), 1.0) for one in found.conditions]
+    # Two halts of a venue are one series: the same labels twice would spoil the whole answer.
+    broken = {(one.rule.name, one.finding.subject, one.rule.level.value): 1.0 for one in found.conditions}
     labels = ("condition", "subject", "level")
-    yield _gauge("condition", "Conditions that are broken, and recent events", lasting, labels)
+    yield _gauge("condition", "Conditions that are broken, and recent events", broken.items(), labels)
     yield _single("uptime_seconds", "Time since the daemon started", _age_s(now, snapshot.running_since))
     beat_at = None if heartbeat is None else heartbeat.at
     yield _single("heartbeat_age_seconds", "Age of the last heartbeat", _age_s(now, beat_at))

@@ -116,6 +116,19 @@ async def test_a_broken_condition_and_a_hostile_subject_are_metrics_too(daemon: 
     assert found["job_failures", (hostile[:120],)] == 1.0
 
 
+async def test_two_halts_of_a_venue_are_one_series(daemon: WatchedDaemon) -> None:
+    daemon.beat()
+    for minutes, why in ((-1, "lost too much"), (0, "the credentials were refused")):
+        halt = SubmissionHalt(venue="lantern", at=NOON + timedelta(minutes=minutes), why=why)
+        await daemon.ledger.permissions.write(lambda database, halt=halt: permissions.add_halt(database, halt))
+    lines = (await daemon.get("/metrics")).text.splitlines()
+    assert [line for line in lines if line.startswith("foxcast_condition{")] == [
+        'foxcast_condition{condition="halt",level="critical",subject="lantern"} 1.0'
+    ]
+    problems = (await daemon.get("/healthz")).json()["problems"]
+    assert [problem["subject"] for problem in problems if problem["condition"] == "halt"] == ["lantern", "lantern"]
+
+
 async def test_many_watchers_cost_one_reading(daemon: WatchedDaemon) -> None:
     daemon.beat()
     state = WatchedState(

@@ -17,6 +17,7 @@ from starlette.types import Message
 
 from bot.core.clock import SystemClock
 from bot.core.orders import Account, ContractSide, Position
+from bot.core.redaction import register_secrets, temporary_secrets
 from bot.daemon.web_server import GRACE_S, serve_app
 from bot.jobs.resolution import ScoringContext, score_forecasts
 from bot.store import permissions
@@ -27,7 +28,7 @@ from bot.testing.clock import FakeClock
 from bot.web.app import create_web_app
 from bot.web.live_updates import MAX_STREAMS, POLL_S, UpdateStreams
 from bot.web.page_context import PAGES
-from bot.web.page_rendering import question_link, web_link
+from bot.web.page_rendering import question_link, render_template, web_link
 from bot.web.record_pages import AUDIT_ROWS
 from bot.web.watched_state import WatchedState
 from tests.browser.hostile_ledger import ATTACKS, HOSTILE_KEY, SCRIPT_ADDRESS, write_hostile_ledger
@@ -225,3 +226,14 @@ async def test_too_many_streams_are_refused_for_good(tmp_path: Path, daemon: Wat
     streams = UpdateStreams(tmp_path, tmp_path, daemon.clock, count=MAX_STREAMS)
     # A browser asks no more after 204.
     assert (await streams.respond(None)).status_code == 204  # type: ignore[arg-type] # looked at by a stream only
+
+
+def test_what_a_template_shows_has_no_secret_and_nothing_hidden() -> None:
+    with temporary_secrets():
+        register_secrets("k-secret-123456")
+        shared = dict.fromkeys(("pages", "here", "version", "assets", "viewer", "csrf", "notice", "live"), "")
+        values = {"heading": None, "text": "k-secret-123456 a\u202eb", "now": NOON}
+        page = bytes(render_template("message.html", shared | values).body)
+    assert "secret-123456" not in page.decode()
+    assert "a\ufffdb" in page.decode()
+    assert "<h1>None" not in page.decode()
