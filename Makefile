@@ -20,6 +20,9 @@ DEMO_ARGS ?=
 # uv or pip; uv is taken where it is on the machine.
 INSTALLER ?=
 
+# Three tests for two processors: a third of their time is spent waiting.
+WORKERS ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python install/install_locked.py $(if $(INSTALLER),--installer $(INSTALLER))
@@ -50,7 +53,7 @@ sample: $(RUNTIME) ## forecast, resolve and score the sample questions that come
 	$(BIN)/foxcast run --once
 
 test: $(TOOLS) ## run all tests (PYTEST_ARGS="-k word" for some)
-	$(BIN)/pytest --numprocesses logical --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 check: lint types test ## format, lint, types and tests
 
