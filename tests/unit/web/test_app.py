@@ -1,6 +1,7 @@
 """Health and metrics as a watcher gets them; metrics are read by the parser of the library of Prometheus."""
 
 from datetime import timedelta
+from functools import partial
 
 import httpx
 import pytest
@@ -120,7 +121,7 @@ async def test_two_halts_of_a_venue_are_one_series(daemon: WatchedDaemon) -> Non
     daemon.beat()
     for minutes, why in ((-1, "lost too much"), (0, "the credentials were refused")):
         halt = SubmissionHalt(venue="lantern", at=NOON + timedelta(minutes=minutes), why=why)
-        await daemon.ledger.permissions.write(lambda database, halt=halt: permissions.add_halt(database, halt))
+        await daemon.ledger.permissions.write(partial(permissions.add_halt, halt=halt))
     lines = (await daemon.get("/metrics")).text.splitlines()
     assert [line for line in lines if line.startswith("foxcast_condition{")] == [
         'foxcast_condition{condition="halt",level="critical",subject="lantern"} 1.0'
