@@ -20,7 +20,7 @@ DEMO_ARGS ?=
 # uv or pip; uv is taken where it is on the machine.
 INSTALLER ?=
 
-# Three tests for two processors: a third of their time is spent waiting.
+# Three workers for two processors: a third of their time is spent waiting.
 WORKERS ?= $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
 
 VENV := .venv

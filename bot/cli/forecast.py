@@ -156,9 +156,10 @@ _HELP_TEXT = r"""Forecast one question now and show every step.
 
 The forecast is stored in the ledger and not submitted; with --submit the next
 pass decides whether to submit it. If a daemon is running, it makes the
-forecast, and you see the same: of a question that is due anyway its ordinary
-one, which may be submitted, as the last line says. After Ctrl-C or a crash, run the command again
-within an hour: it resumes, and model calls already paid are reused.
+forecast, and you see the same. A question that is due anyway gets its ordinary
+forecast, which may be submitted; the last line says so. After Ctrl-C or a
+crash, run the command again within an hour: it resumes, and model calls already
+paid are reused.
 
 FILE describes a question of your own in TOML or JSON. Only the title is
 required:

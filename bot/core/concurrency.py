@@ -13,7 +13,7 @@ ResultT = TypeVar("ResultT")
 
 
 @contextmanager
-def refuse_own_cancellation(what: str) -> Iterator[None]:
+def reject_unrequested_cancellation(what: str) -> Iterator[None]:
     """Raise MalformedDataError for a CancelledError of the code within that nobody asked for.
 
     As it is, it would end the task without a word, as if somebody had cancelled it.

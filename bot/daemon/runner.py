@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 
-from bot.core.concurrency import refuse_own_cancellation
+from bot.core.concurrency import reject_unrequested_cancellation
 from bot.core.errors import ServiceUnavailableError, StoreError, describe_error
 from bot.core.interfaces import Clock
 from bot.core.light_dataclass import dataclass
@@ -245,7 +245,7 @@ class JobRunner:
         limit = asyncio.timeout(job.time_limit.total_seconds())
         try:
             async with limit:
-                with refuse_own_cancellation("the job"):
+                with reject_unrequested_cancellation("the job"):
                     return JobOutcome.DONE, await job.run(), None
         except ServiceUnavailableError as error:
             return JobOutcome.UNAVAILABLE, str(error), error

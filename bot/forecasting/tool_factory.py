@@ -383,9 +383,11 @@ class ToolFactory:
         self, names: Collection[str], question: Question, charge: CostAttribution, before: datetime
     ) -> set[str]:
         """Return the tools that could only answer that there is nothing; all trials of a forecast get the same."""
+        if not names:
+            return set()
         forecast = (dataclasses.replace(charge, trial=0), before)
-        if not names or forecast in self._without_data:
-            return self._without_data[forecast] if names else set()
+        if (known := self._without_data.get(forecast)) is not None:
+            return known
         related, pairs, ref = self.ledger.question_history, self.ledger.question_pairs, question.ref
         own = OwnForecasts(self.ledger.forecasts, related, charge)
         available = {
@@ -397,10 +399,10 @@ class ToolFactory:
                 await self.ledger.learning.read_unresolved_notes(charge.forecaster, before=before, running=charge.scope)
             ),
         }
-        self._without_data[forecast] = {name for name, has_something in available.items() if not has_something}
+        found = self._without_data[forecast] = {name for name, has_data in available.items() if not has_data}
         if len(self._without_data) > MAX_FORECASTS_UNDER_WAY:
             del self._without_data[next(iter(self._without_data))]
-        return self._without_data[forecast]
+        return found
 
     def _blocked_addresses(self, question: Question, *, backdated: bool) -> BlockedAddresses:
         return find_blocked_addresses(

@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from bot.core.beliefs import Belief, ModelUsage, Step, TrialPrior, belief_mismatch
-from bot.core.concurrency import refuse_own_cancellation
+from bot.core.concurrency import reject_unrequested_cancellation
 from bot.core.errors import (
     BudgetExhaustedError,
     ContextLengthExceededError,
@@ -156,7 +156,7 @@ async def _play_trial(forecaster: Forecaster, question: Question, context: Trial
             limit,
             _close_steps(forecaster.steps(question, context)) as steps,
         ):
-            with refuse_own_cancellation("the forecaster"):
+            with reject_unrequested_cancellation("the forecaster"):
                 end = await _run_steps(steps, question, run, progress)
     except StoreError:
         raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bot.config.schema import ProviderSection
 from bot.core.beliefs import ModelUsage
-from bot.core.concurrency import refuse_own_cancellation
+from bot.core.concurrency import reject_unrequested_cancellation
 from bot.core.errors import FoxcastError, MalformedDataError, QuotaExhaustedError, ServiceUnavailableError
 from bot.core.interfaces import ModelProvider
 from bot.core.language_models import ModelCompletion, ModelDefaults
@@ -224,7 +224,7 @@ class ProviderClient:
     async def _call_provider(self, call: ModelCall) -> ModelCompletion:
         request = call.request
         try:
-            with refuse_own_cancellation(f"{request.model}: its provider"):
+            with reject_unrequested_cancellation(f"{request.model}: its provider"):
                 return await self.provider.complete(bare_model_name(request.model), request.prompt, request.sampling)
         except TimeoutError as error:
             message = f"{request.model}: the provider timed out"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bot.core.concurrency import refuse_own_cancellation
+from bot.core.concurrency import reject_unrequested_cancellation
 from bot.core.errors import FoxcastError, MalformedDataError, RequestRejectedError, StoreError, describe_error_with_type
 from bot.core.interfaces import SealingSubmitter
 from bot.core.questions import Question, describe_changes
@@ -194,7 +194,7 @@ async def _record_receipts(session: AccountSession, receipts: Sequence[WriteRece
 async def _submit_once(session: AccountSession, batch: SubmissionBatch) -> list[WriteReceipt]:
     """Write once; an error of any kind is no proof of refusal, and an intent without an answer is unknown."""
     try:
-        with refuse_own_cancellation("the writer"):
+        with reject_unrequested_cancellation("the writer"):
             receipts = receipts_by_intent(await session.submitter.submit(batch))
     except StoreError:
         raise
@@ -209,7 +209,7 @@ async def _seal_batch(
 ) -> dict[str, SealedRequest]:
     """Return the requests by intent; rejected intents are refused, and orders that cannot be sealed yet go back."""
     try:
-        with refuse_own_cancellation("the writer"):
+        with reject_unrequested_cancellation("the writer"):
             requests = await sealer.seal_requests(batch)
         _require_valid_requests(batch, requests)
     except StoreError:

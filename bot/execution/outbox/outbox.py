@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
 
-from bot.core.concurrency import refuse_own_cancellation
+from bot.core.concurrency import reject_unrequested_cancellation
 from bot.core.errors import FoxcastError, StoreError, describe_error_with_type
 from bot.core.interfaces import Clock, VenueSubmitter
 from bot.core.light_dataclass import dataclass
@@ -381,7 +381,7 @@ class Outbox:
     async def _settle_safely(self, venue: str, batch: str, read: Awaitable[int | None]) -> int:
         """Await a reading; a venue that cannot be read settles nothing."""
         try:
-            with refuse_own_cancellation("the writer"):
+            with reject_unrequested_cancellation("the writer"):
                 return await read or 0
         except StoreError:
             raise

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bot.core.concurrency import gather_all, map_concurrently, refuse_own_cancellation
+from bot.core.concurrency import gather_all, map_concurrently, reject_unrequested_cancellation
 from bot.core.errors import MalformedDataError
 
 
@@ -76,11 +76,11 @@ async def test_work_that_never_waits_is_cancelled_between_two_items() -> None:
 
 async def test_a_cancellation_that_nobody_asked_for_is_an_error_and_others_pass() -> None:
     async def cancels_itself() -> None:
-        with refuse_own_cancellation("the library"):
+        with reject_unrequested_cancellation("the library"):
             raise asyncio.CancelledError
 
     async def waits() -> None:
-        with refuse_own_cancellation("the library"):
+        with reject_unrequested_cancellation("the library"):
             await asyncio.Event().wait()
 
     with pytest.raises(MalformedDataError, match="the library raised CancelledError, and nobody cancelled it"):
