@@ -20,6 +20,9 @@ MISSING_DOCUMENTS = "select value from json_each(?) where value not in (select d
 # Switching threads takes 0.1 ms, like compressing 8 to 16 kB. Larger content blocks the event loop, at this size for
 # 0.7 ms at most; the results of a search are longer than half of it.
 MAX_INLINE_BYTES = 32 * 1024
+# Up to here compressing takes longer than writing the bytes that it saves. No compressed content begins with this byte.
+_MAX_PLAIN_BYTES = 2 * 1024
+PLAIN_MARK = b"\0"
 # A power of two; 8 does not work in all versions of zlib.
 _MIN_WINDOW_BITS = 9
 
@@ -49,6 +52,13 @@ def compress_document(content: bytes, media_type: str) -> CompressedDocument:
     window = min(zlib.MAX_WBITS, max(_MIN_WINDOW_BITS, len(content).bit_length()))
     packer = zlib.compressobj(level=1, wbits=window, memLevel=min(zlib.DEF_MEM_LEVEL, window - 6))
     return CompressedDocument(digest_of(content), media_type, len(content), packer.compress(content) + packer.flush())
+
+
+def pack_evidence(content: bytes, media_type: str) -> CompressedDocument:
+    """Return a document of the evidence, compressed if it is long: all of a forecast is compressed together later."""
+    if len(content) > _MAX_PLAIN_BYTES:
+        return compress_document(content, media_type)
+    return CompressedDocument(digest_of(content), media_type, len(content), PLAIN_MARK + content)
 
 
 def put_document(database: Database, document: CompressedDocument) -> None:
@@ -83,8 +93,8 @@ def is_compressed_inline(text: str) -> bool:
 
 
 async def compress_json(text: str) -> CompressedDocument:
-    """Compress JSON text to a document; lone surrogates become U+FFFD."""
+    """Return JSON text as a document of the evidence; lone surrogates become U+FFFD."""
     content = sanitize_text(text).encode()
     if is_compressed_inline(text):
-        return compress_document(content, JSON_MEDIA_TYPE)
-    return await asyncio.to_thread(compress_document, content, JSON_MEDIA_TYPE)
+        return pack_evidence(content, JSON_MEDIA_TYPE)
+    return await asyncio.to_thread(pack_evidence, content, JSON_MEDIA_TYPE)

@@ -1,8 +1,8 @@
 """The evidence: exchanges, pages, prompts and steps of trials, in a database of their own next to the ledger.
 
 The ledger holds what decides, spends and scores, and is small. The evidence explains it, is large, and can be pruned.
-A document is found by the digest of its content. While its forecast runs it is compressed alone; afterwards all
-documents of a forecast are compressed together, as one bundle, because they repeat each other.
+A document is found by the digest of its content. While its forecast runs it is stored alone, compressed if it is long;
+afterwards all documents of a forecast are compressed together, as one bundle, because they repeat each other.
 
 Both databases are written in one transaction, with the evidence as main database of the connection: SQLite commits the
 main database before attached ones, so what the ledger names is on the disk before the ledger names it. A kill in
@@ -28,17 +28,18 @@ from bot.core.redaction import redact_known_secret_bytes
 from bot.store.connections import TransactionRunner
 from bot.store.documents import (
     MAX_INLINE_BYTES,
+    PLAIN_MARK,
     CompressedDocument,
     StoredDocument,
-    compress_document,
     get_document,
+    pack_evidence,
 )
 
 EVIDENCE_MIGRATIONS = Migrations("foxcast evidence")
 # Documents without a forecast, and what several forecasts use, are in no bundle and are never pruned.
 NO_SCOPE = ""
-# Whether a bundle holds one document or many. The names are those of the first forms; a short bundle of many is
-# compressed with zlib too, as its first bytes say.
+# Whether a bundle holds one document or many. The names are those of the first forms: the first bytes of a bundle say
+# whether and how it is compressed.
 ALONE, TOGETHER = "zlib", "lzma"
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 # Up to here LZMA takes two to three times as long as zlib, and four times to read, for at most 6 % fewer bytes.
@@ -196,6 +197,8 @@ class EvidenceReader:
 
 def unpack_bundle(packed: bytes) -> bytes:
     """Return the payload of a bundle; raises ``zlib.error`` or ``lzma.LZMAError`` for a damaged one."""
+    if packed.startswith(PLAIN_MARK):
+        return packed[len(PLAIN_MARK) :]
     return lzma.decompress(packed) if packed.startswith(_XZ_MAGIC) else zlib.decompress(packed)
 
 
@@ -256,9 +259,7 @@ class DocumentStore:
         content = redact_known_secret_bytes(content)
         quick = len(content) <= MAX_INLINE_BYTES
         document = (
-            compress_document(content, media_type)
-            if quick
-            else await asyncio.to_thread(compress_document, content, media_type)
+            pack_evidence(content, media_type) if quick else await asyncio.to_thread(pack_evidence, content, media_type)
         )
         await self.put_packed([document], scope=scope)
         last, count = self._stored.pop(document.digest, (None, 0))

@@ -39,10 +39,11 @@ from bot.store.serialization import format_timestamp
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024
 # So many writes share a commit, which takes as long as all of their statements.
 WRITES_PER_COMMIT = 8
-# The scopes with the ids of their bundles, as JSON. Those of forecasts that ran at once share pages.
+# The scopes with the ids of their bundles, as JSON. Those of forecasts that ran at once share pages. Backtests have
+# scopes without a forecast; what one of them adds later is packed the next time.
 _FINISHED = f"""
 select scope, json_group_array(id) from bundle b indexed by bundle_alone where {IS_ALONE}
-group by scope having exists (select 1 from forecast f where f.id = b.scope and f.state <> 'running')
+group by scope having not exists (select 1 from forecast f where f.id = b.scope and f.state = 'running')
 order by min(id)
 """  # noqa: S608 - made of constants
 _SELECT_BUNDLES = "select id, packed from bundle where id in (select value from json_each(?)) order by id"
@@ -52,7 +53,7 @@ _DELETE_BUNDLE = "delete from bundle where id = ?"
 
 
 async def pack_finished_forecasts(writer: TransactionRunner, readers: TransactionRunner) -> int:
-    """Compress the documents of each finished forecast together; return how many forecasts.
+    """Compress the documents of each finished forecast, and of each backtest, together; return how many.
 
     Raises StoreError for damaged documents.
     """

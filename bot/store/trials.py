@@ -26,6 +26,7 @@ from bot.store.documents import (
     compress_document,
     compress_json,
     get_document,
+    pack_evidence,
     put_document,
 )
 from bot.store.evidence import MISSING_EVIDENCE, EvidenceReader, put_evidence
@@ -103,7 +104,7 @@ class StepRow:
 
     def document(self) -> CompressedDocument:
         """Return the step as a document; raises MalformedDataError for a step that JSON cannot hold."""
-        return compress_document(STEP.encode(self.step).encode(), JSON_MEDIA_TYPE)
+        return pack_evidence(STEP.encode(self.step).encode(), JSON_MEDIA_TYPE)
 
     def columns(self, body: str) -> dict[str, Any]:
         """Return the values of the row; ``body`` is the digest of the document."""

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.core.errors import NotFoundError, StoreError
+from bot.store.evidence import unpack_bundle
 from bot.store.ledger import open_ledger
 from tests.unit.store.conftest import NOON, LedgerFixture
 
@@ -31,7 +32,10 @@ async def test_content_of_any_size_comes_back_as_it_was(ledger_fixture: LedgerFi
     digest = await ledger_fixture.ledger.documents.put(content, "application/octet-stream")
     assert (await ledger_fixture.ledger.documents.get(digest)).content == content
     ((packed,),) = ledger_fixture.rows("select packed from bundle")
-    assert zlib.decompress(packed) == content
+    assert unpack_bundle(packed) == content
+    if size >= 8191:
+        # Shorter content may be stored as it is.
+        assert zlib.decompress(packed) == content
 
 
 async def test_the_same_content_is_kept_once_and_compressed(ledger_fixture: LedgerFixture) -> None:

@@ -99,6 +99,21 @@ async def test_what_repeats_itself_takes_a_fraction_of_the_room_and_reads_as_bef
     assert await _pack(ledger_fixture) == 0
 
 
+async def test_what_a_backtest_recorded_is_compressed_together_too(ledger_fixture: LedgerFixture) -> None:
+    recordings = ledger_fixture.ledger.recordings
+    for nth in range(3):
+        await recordings.add("backtest of march", 1, RecordingKey("page", "k", nth), f'"page {nth}"', at=NOON)
+    read = await recordings.read_trial("backtest of march", 1)
+    assert await _pack(ledger_fixture) == 1
+    assert ledger_fixture.rows("select scope, codec from bundle") == [("backtest of march", "lzma")]
+    assert await recordings.read_trial("backtest of march", 1) == read
+    # What it adds later is packed the next time.
+    await recordings.add("backtest of march", 1, RecordingKey("page", "k", 3), '"page 3"', at=NOON)
+    assert await _pack(ledger_fixture) == 1
+    assert len(await recordings.read_trial("backtest of march", 1)) == 4
+    assert await _pack(ledger_fixture) == 0
+
+
 @pytest.mark.parametrize("copies", [1, 300])
 def test_a_bundle_gives_back_its_contents_whatever_its_length(copies: int) -> None:
     contents = [bytes(range(256)) * copies, b"", b"rain" * copies]

@@ -44,6 +44,8 @@ class Program:
                 turn.record_response(200, {})
 
 
+# Each example writes thousands of files.
+@pytest.mark.timeout(180)
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**9), commands=st.integers(1, 3))
 def test_in_every_sliding_minute_daemon_and_commands_together_ask_no_more_than_the_rate(
