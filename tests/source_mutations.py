@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from tests.mutations import ProgramMutant
@@ -64,13 +64,18 @@ def break_source(module_name: str, part: str, by: str) -> None:
     for place, node in _definitions(module, ast.parse(source)):
         if isinstance(node, Definition):
             if _covers(node, line):
-                getattr(place, node.name).__code__ = changed.execute(node)[node.name].__code__
+                _function(getattr(place, node.name)).__code__ = _function(changed.execute(node)[node.name]).__code__
                 return
         elif _covers(node, line) or changed.names & {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}:
             changed.assign(node)
     if not changed.names:
         message = f"line {line} of {module_name}, {lines[line - 1]!r}, is in no function and no value"
         raise AssertionError(message)
+
+
+def _function(found: Any) -> FunctionType:  # noqa: ANN401 - a function or a property
+    made: FunctionType = found.fget if isinstance(found, property) else found
+    return made
 
 
 class _Source:
