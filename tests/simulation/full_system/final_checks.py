@@ -350,7 +350,7 @@ class FinalChecks:
         """Each outcome was there when it was read and is what came true, and none is missing."""
         slower = self.period.total_seconds() / RECONCILE_S
         outcomes = OutcomeChecks(bridges=self.bridges, undone=self.undone, now=self.now, slower=slower)
-        yield from outcomes.judge(self.rows(RECORDED), [row["ref"] for row in self.rows(FORECAST)])
+        yield from outcomes.judge(self.rows(RECORDED), self.rows(FORECAST))
         yield from outcomes.judge_scores(self.rows(SCORED))
 
 
