@@ -248,9 +248,11 @@ class ClosingProposal:
 class OrderPlan:
     """The answer to a proposal: one order, or none, and why.
 
-    ``market_state`` is the market as it was read, as JSON text, to be recorded with the decision.
+    ``market_state`` is the market as it was read, as JSON text, to be recorded with the decision. ``min_cost`` is the
+    least that such a purchase may cost at the venue.
     """
 
     why: str
     order: Order | None = None
     market_state: str = ""
+    min_cost: float = 0.0

@@ -111,7 +111,8 @@ class OrderBookPlanner:
             return OrderPlan(why=f"{market.option or market.contract}: {found}", market_state=state)
         terms = self._order_terms(market, found)
         order = found.to_order(market, currency=self._currency, terms=terms)
-        return OrderPlan(why=describe_sized_order(order), order=order, market_state=state)
+        least = float(market.min_purchase)
+        return OrderPlan(why=describe_sized_order(order), order=order, market_state=state, min_cost=least)
 
 
 def market_state(market: ContractMarket, now: datetime) -> str:

@@ -249,13 +249,14 @@ def _is_purchase(context: DecisionContext) -> bool:
 
 
 def _proposed_stake(context: DecisionContext) -> ProposedStake:
-    order = context.order
+    order, plan = context.order, context.plan
     return ProposedStake(
         name=context.forecast.id,
         stake=0.0 if order is None else order.cost,
         edge=0.0 if order is None else order.edge,
         event=exposure_groups(context.question).event,
         headrooms=tuple(list_headrooms(context)),
+        min_cost=0.0 if plan is None else plan.min_cost,
     )
 
 

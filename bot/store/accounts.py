@@ -33,7 +33,7 @@ MAX_READING_GAP = timedelta(hours=1)
 KEEP_ALL_FOR, KEEP_HOURLY_FOR = timedelta(days=2), timedelta(days=90)
 # Smaller changes of cash are interest and rounding.
 MIN_TRANSFER = 0.01
-# So long after a write of our own no change of cash is taken for a transfer.
+# So long after a write of our own no change of cash is taken for a transfer, unless the write had no effect.
 QUIET_BEFORE_TRANSFER = timedelta(minutes=10)
 _ACCOUNT_SERIALIZER: JsonSerializer[Account] = JsonSerializer("account", Account)
 _OF_ACCOUNT = "venue = :venue and account = :account and paper = :paper"
@@ -56,7 +56,8 @@ where id = :id
 """
 _RECENT_ATTEMPT = """
 select 1 from attempt a cross join intent i on i.id = a.intent
-where a.started_at > :since and i.venue = :venue and i.account = :account and i.mode <> 'paper' limit 1
+where a.started_at > :since and a.state not in ('absent', 'refused') and i.venue = :venue and i.account = :account
+  and i.mode <> 'paper' limit 1
 """
 _READINGS_SINCE = f"""
 select at, until, {", ".join(_SUM_COLUMNS)} from account_reading
@@ -161,8 +162,9 @@ def _transfers(
     """Return the cash that people paid in and did not take out again, up to the reading before and since then.
 
     Cash that changes while neither a position nor an order does is a transfer, until the reading after shows other
-    positions: lists may lag behind a payout or a trade. While the program itself writes, nothing is taken for one. Cash
-    that goes without having come is a loss, as nobody can tell from the account where it went.
+    positions: lists may lag behind a payout or a trade. While the program itself writes, nothing is taken for one, but
+    for a write that is known to have had no effect. Cash that goes without having come is a loss, as nobody can tell
+    from the account where it went.
     """
     if newest is None:
         return {"transfers": 0.0, "unconfirmed": 0.0}

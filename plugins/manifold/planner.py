@@ -128,7 +128,7 @@ def plan_on_state(proposal: TradeProposal, state: ManifoldMarketState) -> OrderP
     for answer in best[: _MAX_TRIED_ANSWERS + len(against)]:
         result = sizer.build_order(answer, beliefs)
         if isinstance(result, Order):
-            return OrderPlan(why=_describe_order(result), order=result, market_state=text)
+            return OrderPlan(why=_describe_order(result), order=result, market_state=text, min_cost=MIN_STAKE)
         reasons.append(result)
     return OrderPlan(why=reasons[0], market_state=text)
 

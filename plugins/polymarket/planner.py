@@ -35,7 +35,12 @@ from plugins.polymarket.json_values import parse_decimal, parse_flag
 from plugins.polymarket.market_parser import PolymarketContract, question_contracts
 from plugins.polymarket.order_books import BookRequirements, PolymarketOrderBook
 from plugins.polymarket.order_sizing import TypedOrder, TypedOrderSizer, contract_market
-from plugins.polymarket.order_terms import CURRENCY, PolymarketOrderTerms, PolymarketOrderType
+from plugins.polymarket.order_terms import (
+    CURRENCY,
+    MIN_PURCHASE_DOLLARS,
+    PolymarketOrderTerms,
+    PolymarketOrderType,
+)
 from plugins.polymarket.settings import PolymarketTradingSettings
 
 # The taker delay of markets that do not give it in seconds.
@@ -110,7 +115,10 @@ class PolymarketPlanner:
                 found = await self._checked_order(found, option, contract=contract, book=book, now=now)
             if isinstance(found, Order):
                 return OrderPlan(
-                    why=_describe_order(found), order=found, market_state=proposal_books.decision_state(option)
+                    why=_describe_order(found),
+                    order=found,
+                    market_state=proposal_books.decision_state(option),
+                    min_cost=_least_purchase(found, book),
                 )
             reasons.append(f"{option}: {found}" if option else found)
         return OrderPlan(
@@ -251,6 +259,12 @@ def _tradable_contracts(question: Question) -> Mapping[str, PolymarketContract]:
 def _describe_best_prices(book: PolymarketOrderBook) -> Json:
     bid, ask = (None if price is None else str(price) for price in (book.best_bid, book.best_ask))
     return {"bid": bid, "ask": ask, "hash": book.hash, "at": book.at.isoformat()}
+
+
+def _least_purchase(order: Order, book: PolymarketOrderBook) -> float:
+    """Return the least that a purchase of this type may cost at its price."""
+    is_resting = PolymarketOrderTerms.from_order(order).type.is_resting
+    return float(book.min_size) * order.limit if is_resting else float(MIN_PURCHASE_DOLLARS)
 
 
 def _describe_order(order: Order) -> str:

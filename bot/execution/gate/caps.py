@@ -10,8 +10,8 @@ into joint stakes in two steps; the order of the questions makes no difference:
    bankroll) add up to more than it allows, all of them are scaled down in proportion; the tightest bound of each
    counts. For many small bets that is close to the optimum.
 
-The resulting stake may be too small to be worth an order. Then the one with the smallest edge is dropped, and the
-others are sized again.
+The resulting stake may be too small to be worth an order, or for the venue. Then the one with the smallest edge is
+dropped, and the others are sized again.
 
 Sources: E. O. Thorp, The Kelly Criterion in Blackjack, Sports Betting, and the Stock Market (2006), sections on
 simultaneous bets and on portfolios (optimal fractions are the inverse covariance matrix times the excess returns);
@@ -122,6 +122,7 @@ class ProposedStake:
     """What one order would cost alone, and its expected gain per share, under a unique name.
 
     ``event`` names the event that it shares with other orders ("" for none), ``headrooms`` are all bounds of it.
+    ``min_cost`` is the least that the venue takes.
     """
 
     name: str
@@ -129,6 +130,7 @@ class ProposedStake:
     edge: float
     event: str = ""
     headrooms: Sequence[CapHeadroom] = ()
+    min_cost: float = 0.0
 
 
 def size_stakes_jointly(
@@ -141,7 +143,11 @@ def size_stakes_jointly(
     remaining_stakes = {item.name: item for item in proposed}
     while True:
         sized = _scale_stakes([*remaining_stakes.values()], cash, correlation)
-        small = [remaining_stakes[name] for name, stake in sized.items() if stake < min_stake - CAP_TOLERANCE]
+        small = [
+            item
+            for name, item in remaining_stakes.items()
+            if sized[name] < max(min_stake, item.min_cost) - CAP_TOLERANCE
+        ]
         if not small:
             return {item.name: sized.get(item.name, 0.0) for item in proposed}
         del remaining_stakes[min(small, key=lambda item: (item.edge, item.name)).name]

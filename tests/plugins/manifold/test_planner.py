@@ -222,8 +222,9 @@ async def test_caps_and_cash_bound_the_stake() -> None:
 async def test_the_least_bet_and_the_ends_of_the_band_are_allowed() -> None:
     """A bet is at least one mana (docs/facts/manifold.md#writing), and the market stands at one half."""
     venue = FakeMarketReader(binary())
-    order = order_of(await plan(venue, BinaryPrediction(0.9), appetite=sizing(max_cost=1.0)))
-    assert (order.stake, order.cost) == (1.0, 1.0)
+    found = await plan(venue, BinaryPrediction(0.9), appetite=sizing(max_cost=1.0))
+    order = order_of(found)
+    assert (order.stake, order.cost, found.min_cost) == (1.0, 1.0, 1.0)
     for band in ((0.1, 0.5), (0.5, 0.9)):
         for belief in (0.4, 0.6):
             order_of(await plan(venue, BinaryPrediction(belief), appetite=sizing(price_band=band)))

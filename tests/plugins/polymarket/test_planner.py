@@ -250,8 +250,15 @@ async def test_an_order_that_waits_has_the_least_size_of_the_book() -> None:
     )
     assert found.why == "3.57 shares at 0.56, but 5 is the minimum for a resting order"
     least = wants(max_cost=5 * 0.56)
-    order = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), order_type="GTD", sizing=least)
-    assert order.shares == 5.0
+    found = await plan(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), order_type="GTD", sizing=least)
+    assert found.order is not None
+    assert found.order.shares == 5.0
+    assert found.min_cost == pytest.approx(5 * 0.56)
+
+
+async def test_an_order_that_takes_is_a_dollar_at_least() -> None:
+    """docs/facts/polymarket.md: a purchase that is matched at once comes to one dollar or more."""
+    assert (await plan(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70))).min_cost == 1.0
 
 
 async def test_what_the_signer_needs_is_in_the_terms() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -127,7 +127,11 @@ class DecisionChecks:
             if any(words in row["why"] for words in CONTRADICTIONS):
                 yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
         yield from self._spending()
-        yield from self._reservations()
+        calls, budgets = (
+            read_rows(self.ledger, _BUDGETED),
+            [one.get("llm", {}).get("budget", {}) for one in self.configs],
+        )
+        yield from unreserved_calls(calls, budgets, self.clock_moves)
         yield from self._scores()
         yield from self._scored_forecasts()
         yield from self._plan_ages(attempts)
@@ -250,33 +254,6 @@ class DecisionChecks:
             if row["usd"] > most + USD_SLACK:
                 yield f"budget: models cost {row['usd']:.4f} dollars on {row['day']}, {most:g} may be spent"
 
-    def _reservations(self) -> Iterator[str]:
-        """A call begins only where its most, with what was spent and what calls under way may cost, is in the budgets.
-
-        A call is under way for its latency at least; what of it is not certain counts as what it cost in the end.
-        """
-        budgets = [config.get("llm", {}).get("budget", {}) for config in self.configs]
-        limits = (
-            ("at", max(one.get("day_usd", DAY_USD) for one in budgets)),
-            ("scope", max(one.get("question_usd", QUESTION_USD) for one in budgets)),
-        )
-        known: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for row in read_rows(self.ledger, _BUDGETED):
-            at = parse_timestamp(row["at"])
-            for name, most in limits:
-                before = known[name, row[name][:10] if name == "at" else row[name]]
-                # Moments are recorded to the microsecond.
-                busy = [
-                    parse_timestamp(one["at"]) + timedelta(seconds=one["latency_s"] - RECORDED_S) > at for one in before
-                ]
-                used = sum(
-                    one["worst_usd"] if is_busy else one["usd"] for one, is_busy in zip(before, busy, strict=True)
-                )
-                if used + row["worst_usd"] > most + USD_SLACK and not self._has_clock_moved(at, at):
-                    what = f"may cost {row['worst_usd']:.4f} dollars, {used:.4f} were spent or under way"
-                    yield f"budget: the call {row['id']} of {row['ref']} at {at} {what}, {most:g} may be"
-                before.append(row)
-
     def _scores(self) -> Iterator[str]:
         """The Brier score is the squared distance from what happened: of the forecast, or of the price at that time."""
         for row in [*read_rows(self.ledger, _SCORES), *read_rows(self.ledger, _CROWD_SCORES)]:
@@ -299,3 +276,31 @@ class DecisionChecks:
         for name, target, probability, outcome in sorted(there ^ due):
             what = "is scored, and is not the last one in time" if (name, target, probability, outcome) in there else ""
             yield f"score: {name}, {target}, {probability} on {outcome}, {what or 'is the last one, and not scored'}"
+
+
+def unreserved_calls(
+    calls: Iterable[Row], budgets: Sequence[Tables], clock_moves: Sequence[datetime] = ()
+) -> Iterator[str]:
+    """Say which call began although its most, with what was spent and what others may cost, is beyond a budget.
+
+    A call is under way for its latency at least; what of it is not certain counts as what it cost in the end.
+    """
+    limits = (
+        ("at", max(one.get("day_usd", DAY_USD) for one in budgets)),
+        ("scope", max(one.get("question_usd", QUESTION_USD) for one in budgets)),
+    )
+    known: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in calls:
+        at = parse_timestamp(row["at"])
+        for name, most in limits:
+            before = known[name, row[name][:10] if name == "at" else row[name]]
+            # Moments are recorded to the microsecond.
+            busy = [
+                parse_timestamp(one["at"]) + timedelta(seconds=one["latency_s"] - RECORDED_S) > at for one in before
+            ]
+            used = sum(one["worst_usd"] if is_busy else one["usd"] for one, is_busy in zip(before, busy, strict=True))
+            is_moved = any(abs(moved - at) <= LONGEST_MOVE for moved in clock_moves)
+            if used + row["worst_usd"] > most + USD_SLACK and not is_moved:
+                what = f"may cost {row['worst_usd']:.4f} dollars, {used:.4f} were spent or under way"
+                yield f"budget: the call {row['id']} of {row['ref']} at {at} {what}, {most:g} may be"
+            before.append(row)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.full_system.account_values import PASS_S, position_worth
+from tests.simulation.full_system.record_checks import LEAST_CHANCE
 from tests.simulation.full_system.referee import CENT, bill_usd
 from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
 
@@ -255,7 +256,8 @@ class EffectReferee(WorldFacts):
         """A forecast of yes or no is what its forecaster answers to the price on record, after one of its steps."""
         for row in self.ledger["beliefs"]:
             tables = [era["config"].get("forecasters", {}).get(row["forecaster"], {}) for era in self.facts["eras"]]
-            answers = [_drifted(row, table.get("settings", {}), step) for table in tables for step in STEPS]
+            said = [_drifted(row, table.get("settings", {}), step) for table in tables for step in STEPS]
+            answers = [*said, *(min(max(one, LEAST_CHANCE), 1.0 - LEAST_CHANCE) for one in said)]
             # Where single trials are cut short, it is between them.
             is_mixed = any(table.get("settings", {}).get("lingers_share") for table in tables)
             is_between = min(answers) - BELIEF_SLACK <= row["probability"] <= max(answers) + BELIEF_SLACK

@@ -1,17 +1,19 @@
-"""Counts what came up in simulations: gate rules, reasons to hold, moves of the outbox, failpoints and acts of people.
+"""Counts what came up in simulations: gate rules, reasons to hold, moves of the outbox, failpoints, acts of people.
 
 What can come up is read from the program itself: the rules from their list, the reasons from the places in the source
-that make a hold, the moves from the table of states. So a new one is missed without anybody thinking of it.
+that make a hold, the moves from the table of states. So a new one is missed without anybody thinking of it. ``KINDS``
+lists what the draws of a seed bring about besides.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -32,6 +34,30 @@ from tests.simulation.full_system.operators import ACTS, OTHER_ACTS
 if TYPE_CHECKING:
     from bot.execution.gate.decision_context import DecisionContext
 
+# Kinds of events that the draws of a seed bring about, each with what counts it in the ledger: what rules look for must
+# have been there.
+KINDS: Mapping[str, str] = {
+    "kind belief too far from the market": (
+        "select count(*) from approval where shown like '%from the market in log-odds%'"
+    ),
+    "kind trial cut short after a belief": "select count(*) from trial where ending = 'time limit' and steps > 0",
+    "kind purchase from several levels": """
+        select count(*) from intent where venue = 'polymarket' and json_extract(order_body, '$.side') = 'buy'
+          and json_extract(order_body, '$.expected') < json_extract(order_body, '$.limit') - 1e-6""",
+    "kind Polymarket on paper, taken at once": """
+        select count(*) from fill f join intent i on i.id = f.intent where i.mode = 'paper' and i.venue = 'polymarket'
+          and json_extract(i.order_body, '$.terms.type') in ('FAK', 'FOK')""",
+    "kind Polymarket on paper, rested": """
+        select count(*) from fill f join intent i on i.id = f.intent where i.mode = 'paper' and i.venue = 'polymarket'
+          and json_extract(i.order_body, '$.terms.type') in ('GTC', 'GTD')""",
+    "kind venue resumed by itself": "select count(*) from audit where kind = 'resume' and actor = ''",
+    "kind call reserved beside another": """
+        select count(*) from model_call a where a.worst_usd > 0 and exists (
+          select 1 from model_call b where b.worst_usd > 0 and b.id <> a.id and b.at <= a.at
+            and julianday(b.at) + coalesce(b.latency_s, 0) / 86400.0 > julianday(a.at))""",
+}
+# Somebody else left an order in the account.
+ORDER_OF_PERSON = "kind order of somebody else rests"
 # Modules whose holds are decisions of the daemon.
 HOLDING_MODULES: tuple[ModuleType, ...] = (
     rules,
@@ -198,7 +224,14 @@ def known_events() -> tuple[str, ...]:
     faults = [f"fault {one}" for one in (*RATES, *SOCKET_RATES)]
     failpoints = [*(f"end {one}" for one in ENDS), *(f"killed with {one} intents" for one in KILLED_WITH)]
     acts = [f"people {act}" for act in (*ACTS, *OTHER_ACTS)]
-    return tuple(dict.fromkeys((*objections, *holds, *edges, *faults, *failpoints, *acts, STOPPED_FOR_FOREIGN)))
+    kinds = (*KINDS, ORDER_OF_PERSON, STOPPED_FOR_FOREIGN)
+    return tuple(dict.fromkeys((*objections, *holds, *edges, *faults, *failpoints, *acts, *kinds)))
+
+
+def kind_events(ledger: Path) -> Counter[str]:
+    """Return how often each of ``KINDS`` came up by a ledger."""
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as database:
+        return Counter({name: database.execute(sql).fetchone()[0] for name, sql in KINDS.items()})
 
 
 def build_report(days: float, counts: Iterable[Mapping[str, int]]) -> CoverageReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -83,7 +83,7 @@ class FinalChecks:
         yield from self._ended()
         yield from self._sealed_with_permission()
         yield from self._resumed()
-        yield from self._resumed_early()
+        yield from early_resumes(self.audit)
         yield from self._standing()
         yield from self._fills()
         yield from self._signed_fills()
@@ -243,27 +243,6 @@ class FinalChecks:
             if row["resumed_by"] != "" and parse_timestamp(ended) > parse_timestamp(settled) + self.period + SET_BACK:
                 yield f"I12: {row['venue']} stopped at {row['at']}, all had settled by {settled}, it went on at {ended}"
 
-    def _resumed_early(self) -> Iterator[str]:
-        """A venue resumes by itself once no write to it is without an outcome, since a person last resumed it.
-
-        After an hour nobody waits for those that cost nothing. The audit's rows are in the order in which all happened.
-        """
-        unknown: dict[str, Row] = {}
-        for row in self.audit:
-            intent = row["body"].get("intent", "")
-            if row["kind"] == "write":
-                unknown[intent] = row
-            elif row["kind"] in {"answer", "adopt"} and row["body"].get("state") != "unknown":
-                unknown.pop(intent, None)
-            elif row["kind"] == "resume" and row["actor"]:
-                where = row["venue"] if row["body"].get("where") != "all" else ""
-                unknown = {name: one for name, one in unknown.items() if where not in {"", one["venue"]}}
-            elif row["kind"] == "resume":
-                waiting = [name for name, one in unknown.items() if _is_waited_for(one, row)]
-                yield from (
-                    f"I12: {row['venue']} resumed by itself at {row['at']}, not knowing {one}" for one in waiting
-                )
-
     def _standing(self) -> Iterator[str]:
         """Of each question the forecast that stands at the venue is the newest that was acknowledged."""
         metaculus = self.bridges.metaculus
@@ -371,8 +350,28 @@ class FinalChecks:
         """Each outcome was there when it was read and is what came true, and none is missing."""
         slower = self.period.total_seconds() / RECONCILE_S
         outcomes = OutcomeChecks(bridges=self.bridges, undone=self.undone, now=self.now, slower=slower)
-        yield from outcomes.judge(self.rows(RECORDED), [row["ref"] for row in self.rows(FORECAST)])
+        yield from outcomes.judge(self.rows(RECORDED), self.rows(FORECAST))
         yield from outcomes.judge_scores(self.rows(SCORED))
+
+
+def early_resumes(audit: Iterable[Row]) -> Iterator[str]:
+    """Say which venue resumed by itself although a write to it had no known outcome, since a person last resumed it.
+
+    After an hour nobody waits for those that cost nothing. The audit's rows are in the order in which all happened.
+    """
+    unknown: dict[str, Row] = {}
+    for row in audit:
+        intent = row["body"].get("intent", "")
+        if row["kind"] == "write":
+            unknown[intent] = row
+        elif row["kind"] in {"answer", "adopt"} and row["body"].get("state") != "unknown":
+            unknown.pop(intent, None)
+        elif row["kind"] == "resume" and row["actor"]:
+            where = row["venue"] if row["body"].get("where") != "all" else ""
+            unknown = {name: one for name, one in unknown.items() if where not in {"", one["venue"]}}
+        elif row["kind"] == "resume":
+            waiting = [name for name, one in unknown.items() if _is_waited_for(one, row)]
+            yield from (f"I12: {row['venue']} resumed by itself at {row['at']}, not knowing {one}" for one in waiting)
 
 
 def _is_waited_for(write: Row, resume: Row) -> bool:

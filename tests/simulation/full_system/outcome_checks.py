@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RECORDED = "select ref, target, kind, value, seen_at from resolution order by id"
 SCORED = "select ref, rule, value from venue_score"
-FORECAST = "select distinct ref from forecast where state = 'done'"
+FORECAST = "select ref, min(made_at) as made_at from forecast where state = 'done' group by ref"
 SAME = 1e-9
 # By so much the clock that people set may be behind.
 SET_BACK = timedelta(hours=1, minutes=2)
@@ -55,7 +55,7 @@ class OutcomeChecks:
     now: datetime
     slower: float
 
-    def judge(self, recorded: Collection[Row], forecast: Collection[str]) -> Iterator[str]:
+    def judge(self, recorded: Collection[Row], forecast: Collection[Row]) -> Iterator[str]:
         """Say what is wrong with the rows of ``RECORDED``, and what is missing of the questions of ``FORECAST``."""
         current = {(row["ref"], row["target"]): row for row in recorded}
         yield from self._withdrawn(current.values())
@@ -70,9 +70,11 @@ class OutcomeChecks:
                 yield f"{reported}, and was {known.told}"
         there = {row["ref"] for row in recorded}
         late = self.now - READ_WITHIN * self.slower - SET_BACK
-        for ref in sorted(set(forecast) - there):
+        # Outcomes are looked for of what has a forecast.
+        waiting = {row["ref"]: parse_timestamp(row["made_at"]) for row in forecast if row["ref"] not in there}
+        for ref, made_at in sorted(waiting.items()):
             known = self._known(ref)
-            if known is not None and known.shown and known.since is not None and known.since < late:
+            if known is not None and known.shown and known.since is not None and max(known.since, made_at) < late:
                 yield f"outcome: {ref} has had one since {known.since}, and none is on record"
 
     def _withdrawn(self, current: Collection[Row]) -> Iterator[str]:
@@ -145,9 +147,12 @@ def _question_outcome(state: metaculus_state.FakeMetaculusState, number: int) ->
 def _condition_outcome(state: polymarket_state.FakePolymarketState, name: str) -> _VenueOutcome:
     markets = [one for one in state.markets.values() if name in {one.condition, one.event}]
     ends = [one.resolved_at for one in markets if one.resolved_at is not None]
+    won = [one.resolved_at for one in markets if one.resolved_at is not None and one.payouts and one.payouts[0] == 1]
+    # Of several markets one may end for nothing long before it is known which of them wins, or that none does.
+    since = min(won) if won else max(ends) if ends and len(ends) == len(markets) else None
     alone = markets[0] if len(markets) == 1 and markets[0].condition == name else None
     return _VenueOutcome(
-        since=datetime.fromtimestamp(min(ends), UTC) if ends else None,
+        since=None if since is None else datetime.fromtimestamp(since, UTC),
         told=None if alone is None else _outcome_of_payouts(alone.payouts),
     )
 

@@ -30,11 +30,13 @@ PRICE_SLACK, CENT = 1e-6, 0.01
 PAID_WITHIN = timedelta(hours=30)
 # Of so many orders some find their market closed, unread or too dear, but no more than such a share.
 ENOUGH, MOST_REFUSED = 5, 0.75
+# Orders of these types wait at their own price for what others want; lists of trades have whole seconds.
+RESTING, SECOND = ("GTC", "GTD"), timedelta(seconds=1)
 # Where more amounts are possible nothing is said.
 UNCERTAIN = 256
 _FIRST_FILLS = """
 select i.id, i.venue, i.ref, i.order_body, min(a.started_at) as started_at, min(f.at) as at,
-  sum(f.shares * f.price) / sum(f.shares) as price, not exists (
+  sum(f.shares) as shares, sum(f.shares * f.price) / sum(f.shares) as price, not exists (
     select 1 from intent o join fill e on e.intent = o.id where o.ref = i.ref and o.mode = 'paper' and o.seq < i.seq
   ) as is_first
 from intent i join attempt a on a.intent = i.id join fill f on f.intent = i.id
@@ -69,14 +71,15 @@ _OPEN = "select count(*) as count from intent where mode = 'paper' and state not
 class PaperChecks:
     """Judges the paper orders of one ledger; ``configs`` are the tables of the configuration, first to last.
 
-    ``books`` are the prices that the doubles showed, ``endings`` what each contract pays, by venue and contract, and
-    ``contracts`` what each is counted with by caps.
+    ``books`` are the prices that the doubles showed, ``trades`` those of others at the exchange, by contract,
+    ``endings`` what each contract pays, by venue and contract, and ``contracts`` what each is counted with by caps.
     """
 
     ledger: Path
     configs: Sequence[Fact]
     books: Mapping[tuple[str, str], Sequence[Fact]]
     endings: Mapping[tuple[str, str], Fact]
+    trades: Mapping[str, Sequence[Fact]] = field(default_factory=dict)
     contracts: Mapping[str, Fact] = field(default_factory=dict)
     clock_moves: Sequence[datetime] = ()
 
@@ -104,6 +107,9 @@ class PaperChecks:
         sign = 1.0 if order["side"] == "buy" else -1.0
         if sign * (row["price"] - order["limit"]) > PRICE_SLACK:
             yield f"{what} was filled at {row['price']:.4f}, its limit is {order['limit']:.4f}"
+        if order.get("terms", {}).get("type") in RESTING:
+            yield from self._waited(what, row, order, started + delay)
+            return
         seen = [
             *self.books.get((order["contract"], "pool"), ()),
             *self.books.get((order["contract"], order["leg"]), ()),
@@ -119,6 +125,25 @@ class PaperChecks:
         is_moved = seen and "prob" in seen[0] and not row["is_first"]
         if met and not is_moved and not any(_is_possible(one, order, sign * row["price"], sign) for one in met):
             yield f"{what} was filled at {row['price']:.4f}, and the market was {met[-1]}"
+
+    def _waited(self, what: str, row: Row, order: Fact, arrived: datetime) -> Iterator[str]:
+        """An order that rests is filled at its own price, by trades at that price or beyond it, while it rests."""
+        at, ends = parse_timestamp(row["at"]), arrived + timedelta(seconds=order["terms"]["lifetime_s"])
+        is_bid = (order["side"] == "buy") == (order["leg"] == "yes")
+        own = order["limit"] if order["leg"] == "yes" else 1.0 - order["limit"]
+        # Trades have the time of the exchange, and people may have set the clock of Foxcast's machine.
+        slack = LONGEST_MOVE if self.clock_moves else SECOND
+        met = [
+            one["size"]
+            for one in self.trades.get(order["contract"], ())
+            if arrived - slack <= one["at"] <= min(at, ends) + slack
+            and one["buys"] is not is_bid
+            and (one["price"] - own) * (1.0 if is_bid else -1.0) <= PRICE_SLACK
+        ]
+        if abs(row["price"] - order["limit"]) > PRICE_SLACK:
+            yield f"{what} rested at {order['limit']:.4f} and was filled at {row['price']:.4f}"
+        if row["shares"] > sum(met) + PRICE_SLACK:
+            yield f"{what} rested, and trades filled {row['shares']:g} shares of it; {sum(met):g} came to its price"
 
     # Caps (docs/settings.md), which hold on paper too
 

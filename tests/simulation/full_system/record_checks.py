@@ -198,10 +198,13 @@ def _trial_answer(row: Row) -> float | None:
 
 
 def _logit_mean(chances: Sequence[float]) -> float:
-    odds = math.fsum(math.log(one / (1.0 - one)) for one in chances) / len(chances)
+    bounded = [min(max(one, LEAST_CHANCE), 1.0 - LEAST_CHANCE) for one in chances]
+    odds = math.fsum(math.log(one / (1.0 - one)) for one in bounded) / len(chances)
     return 1.0 / (1.0 + math.exp(-odds))
 
 
+# A mean of log-odds takes no chance for smaller, so that one bold trial does not decide alone.
+LEAST_CHANCE = 1e-4
 _MEANS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "logit-mean": _logit_mean,
     "mean": mean,

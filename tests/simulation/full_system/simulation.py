@@ -38,7 +38,12 @@ from tests.simulation.full_system.effect_rules import (
     read_forecast_files,
     round_outcomes,
 )
-from tests.simulation.full_system.event_coverage import STOPPED_FOR_FOREIGN, count_events
+from tests.simulation.full_system.event_coverage import (
+    ORDER_OF_PERSON,
+    STOPPED_FOR_FOREIGN,
+    count_events,
+    kind_events,
+)
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.final_checks import FinalChecks
 from tests.simulation.full_system.foreign_writes import ForeignWriter
@@ -424,6 +429,7 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
         configs=configs,
         books=books,
         endings=facts["endings"],
+        trades=facts["trades"],
         contracts=facts["contracts"],
         clock_moves=clock_moves,
     )
@@ -492,6 +498,8 @@ def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
     report.events.update({f"killed with {name} intents": count for name, count in parts.lives.killed_with.items()})
     [stopped] = read_rows(_ledger_path(parts.lives), _STOPPED_FOR_FOREIGN, [f"{FOREIGN_WRITES}%"])
     report.events[STOPPED_FOR_FOREIGN] += stopped["count"]
+    report.events.update(kind_events(_ledger_path(parts.lives)))
+    report.events[ORDER_OF_PERSON] += len(parts.bridges.foreign_orders)
     report.faults.update(parts.people.did)
     report.lives, report.turns, report.trace = parts.lives.ends, parts.loop.turns, parts.observer.trace.digest()
     report.days = parts.clock.monotonic() / DAY_S

@@ -20,16 +20,20 @@ create table fill (intent, at, shares, price, cash);
 create table account_reading (id, venue, paper, at, until, cash, reserved);
 """
 BOOK = ("lamp", "yes")
+RESTS: dict[str, Any] = {"type": "GTD", "lifetime_s": 3600.0}
 
 
 def at(seconds: float) -> str:
     return (NOON + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
-def order(number: int, after_s: float, *, leg: str = "yes", shares: float = 10.0, price: float = 0.4) -> list[Any]:
+def order(
+    number: int, after_s: float, *, leg: str = "yes", shares: float = 10.0, price: float = 0.4, **terms: Any
+) -> list[Any]:
     """Return the rows of a purchase that was sent at noon and filled so much later; fewer than 0 shares are sold."""
     side = "buy" if shares > 0 else "sell"
-    body = {"contract": "lamp", "leg": leg, "side": side, "limit": 0.42 if side == "buy" else 0.38}
+    body: Any = {"contract": "lamp", "leg": leg, "side": side, "limit": 0.42 if side == "buy" else 0.38}
+    body |= {"terms": terms} if terms else {}
     row = {"id": f"i{number}", "seq": number, "venue": "polymarket", "mode": "paper", "ref": "polymarket:lamp"}
     row |= {"action": "order", "planned_at": at(number), "cost": max(shares, 0.0) * price}
     fill = {"intent": f"i{number}", "at": at(after_s), "shares": abs(shares), "price": price, "cash": -shares * price}
@@ -40,7 +44,9 @@ def order(number: int, after_s: float, *, leg: str = "yes", shares: float = 10.0
     ]
 
 
-def judge(folder: Path, *rows: Any, books: Any = None, endings: Any = None, **caps: float) -> list[str]:
+def judge(
+    folder: Path, *rows: Any, books: Any = None, endings: Any = None, trades: Any = (), **caps: float
+) -> list[str]:
     """Return what is wrong with a ledger of these rows, by a table each."""
     ledger = write_ledger(folder, TABLES, rows)
     config = {"venues": {"polymarket": {"paper": {"delay_s": 5.0, "cash": 100.0}, "caps": caps}}}
@@ -49,6 +55,7 @@ def judge(folder: Path, *rows: Any, books: Any = None, endings: Any = None, **ca
         configs=[config],
         books=books or {},
         endings=endings or {},
+        trades={"lamp": trades},
         contracts={"lamp": {"question": "lamp", "event": "row"}},
     )
     return [*checks.violations()]
@@ -74,6 +81,35 @@ def shown(after_s: float, bid: float, ask: float) -> dict[str, Any]:
 )
 def test_an_order_meets_the_market_of_its_arrival(tmp_path: Path, rows: list[Any], seen: list[Any], why: str) -> None:
     found = judge(tmp_path, *rows, books={BOOK: seen} if seen else {})
+    assert (len(found), all(why in one for one in found)) == (bool(why), True)
+
+
+def traded(after_s: float, price: float, size: float, *, buys: bool = False) -> dict[str, Any]:
+    return {"at": NOON + timedelta(seconds=after_s), "price": price, "size": size, "buys": buys}
+
+
+# It wants 10 of YES at 0.42 while the best offer is 0.44, and rests for an hour.
+@pytest.mark.parametrize(
+    ("rows", "trades", "why"),
+    [
+        (order(1, 900.0, price=0.42, **RESTS), [traded(600.0, 0.41, 10.0)], ""),
+        (order(1, 900.0, price=0.42, **RESTS), [traded(600.0, 0.42, 4.0), traded(700.0, 0.4, 6.0)], ""),
+        (order(1, 900.0, price=0.41, **RESTS), [traded(600.0, 0.41, 10.0)], "rested at 0.4200"),
+        (order(1, 900.0, price=0.42, **RESTS), [], "0 came to its price"),
+        (order(1, 900.0, price=0.42, **RESTS), [traded(600.0, 0.41, 9.0)], "9 came to its price"),
+        (order(1, 900.0, price=0.42, **RESTS), [traded(600.0, 0.43, 10.0)], "0 came to its price"),
+        (order(1, 900.0, price=0.42, **RESTS), [traded(600.0, 0.41, 10.0, buys=True)], "0 came to its price"),
+        (order(1, 900.0, price=0.42, **RESTS), [traded(-60.0, 0.41, 10.0)], "0 came to its price"),
+        (order(1, 7200.0, price=0.42, **RESTS), [traded(3700.0, 0.41, 10.0)], "0 came to its price"),
+        # 10 of NO at 0.42 are bought by whoever wants YES at 0.58 or more.
+        (order(1, 900.0, leg="no", price=0.42, **RESTS), [traded(600.0, 0.58, 10.0, buys=True)], ""),
+        (order(1, 900.0, leg="no", price=0.42, **RESTS), [traded(600.0, 0.57, 10.0, buys=True)], "0 came"),
+    ],
+)
+def test_an_order_that_rests_is_filled_at_its_price_by_trades_that_reach_it(
+    tmp_path: Path, rows: list[Any], trades: list[Any], why: str
+) -> None:
+    found = judge(tmp_path, *rows, books={BOOK: [shown(900.0, 0.41, 0.44)]}, trades=trades)
     assert (len(found), all(why in one for one in found)) == (bool(why), True)
 
 

@@ -150,6 +150,10 @@ def test_a_curve_scores_by_its_mass_on_what_happened(
         ([("finished", 0.8), ("time", 0.2)], 0.5, 0),
         ([("finished", 0.8), ("time", 0.2)], 0.8, 1),
         ([("finished", 0.8), ("failed", 0.2)], 0.8, 0),
+        # A mean of log-odds takes no chance for smaller than one in ten thousand.
+        ([("finished", 0.00002), ("finished", 0.00002)], 0.0001, 0),
+        ([("finished", 0.99998), ("finished", 0.99998)], 0.9999, 0),
+        ([("finished", 0.00002), ("finished", 0.00002)], 0.00002, 1),
     ],
 )
 def test_a_forecast_is_made_of_the_trials_that_count(

@@ -147,6 +147,7 @@ class WorldRecord:
             "calls": [*PAID_CALLS],
             "bills": [{"true_time": at, **usage} for at, usage in self.bridges.environment.model_server.billed],
             "contracts": dict(self._contracts()),
+            "trades": self._trades(),
             "foreign_orders": self.bridges.foreign_orders,
             "last": [self._moment() | self._account(venue) for venue in ACCOUNT_READS if venue in self.bridges.all],
             **self._moment(),
@@ -381,6 +382,22 @@ class WorldRecord:
                 was_undone = not any(other.payouts) or f"polymarket:{other.condition}" in undone
                 ending = {"yes": float(other.payouts[0]), "since": since, "was_undone": was_undone}
                 yield ("polymarket", other.condition), ending
+
+    def _trades(self) -> dict[str, list[Fact]]:
+        """Return what the crowd of the exchange traded, by contract, in terms of YES."""
+        markets = {} if self.bridges.polymarket is None else self.bridges.polymarket.state.markets
+        return {
+            market.condition: [
+                {
+                    "at": _moment_of(one.at_ms),
+                    "price": float(one.level),
+                    "size": float(one.size),
+                    "buys": one.is_bid,
+                }
+                for one in market.public_trades
+            ]
+            for market in markets.values()
+        }
 
     def _contracts(self) -> Iterator[tuple[str, Fact]]:
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():

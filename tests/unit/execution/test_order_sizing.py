@@ -345,6 +345,10 @@ async def test_a_planner_is_quotes_and_terms() -> None:
     assert '"asks":[["0.52","1000"]]' in plan.market_state
 
 
+async def test_a_plan_says_what_the_venue_takes_at_least() -> None:
+    assert (await planner(market(min_purchase=Decimal(2))).plan_order(proposal(0.3))).min_cost == 2.0
+
+
 async def test_the_next_option_is_tried_if_the_first_may_not_be_traded() -> None:
     markets = [market(option="Ann"), market(option="Bob", contract="barge", objection="it is paused")]
     beliefs = proposal(ChoicePrediction({"Ann": 0.8, "Bob": 0.2}))

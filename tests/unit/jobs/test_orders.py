@@ -413,6 +413,15 @@ async def test_a_fresh_account_is_not_put_into_the_questions_of_one_pass(trading
     assert trading_fixture.bought() == pytest.approx([100.0 / 33] * 33)
 
 
+async def test_what_is_too_small_for_the_venue_leaves_its_share_to_the_others(trading_fixture: TradingFixture) -> None:
+    """10 for three orders are 3.33 for each, and the venue takes 4 at least: two orders of 5 can be made."""
+    trading_fixture.wants.stake, trading_fixture.wants.least = 10.0, 4.0
+    trading_fixture.bound(per_day=10.0)
+    await trading_fixture.forecast("rain", "snow", "wind")
+    await trading_fixture.submit()
+    assert trading_fixture.bought() == pytest.approx([5.0, 5.0])
+
+
 async def test_the_legs_of_one_event_are_sized_as_one_bet(trading_fixture: TradingFixture) -> None:
     trading_fixture.broker.cash, trading_fixture.wants.stake = 1000.0, 30.0
     trading_fixture.execution_policy = replace(trading_fixture.execution_policy, bankroll=BankrollSection())

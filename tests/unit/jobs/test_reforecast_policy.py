@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -6,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.core.errors import RequestRejectedError
+from bot.core.outcomes import VoidOutcome
 from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, CurvePrediction
 from bot.core.questions import Question, QuestionRef, Target
 from bot.forecasting.reforecast_policy import (
@@ -17,7 +19,7 @@ from bot.forecasting.reforecast_policy import (
 )
 from bot.store.schedule import DueEntry
 from bot.store.serialization import format_timestamp
-from tests.unit.jobs.conftest import JobsFixture
+from tests.unit.jobs.conftest import JobsFixture, outcome
 from tests.unit.jobs.test_failed_trials import FakeFailingForecaster
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -148,6 +150,26 @@ async def test_what_would_not_have_been_due_again_is_where_it_repeats(
     assert await due_times(jobs_fixture) == {"rain": (None, "forecast made")}
     now = jobs_fixture.clock.now()
     assert await reschedule_forecasts(jobs_fixture.ledger, SHORT, repeats=lambda *_: repeats, now=now) == moved
+
+
+async def test_a_question_that_resolved_before_its_close_is_not_due_again_after_a_start(
+    jobs_fixture: JobsFixture,
+) -> None:
+    jobs_fixture.offer("rain", closes_at=jobs_fixture.clock.now() + timedelta(days=9))
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    await jobs_fixture.clock.advance(3600)
+    jobs_fixture.venue.publish_outcomes(outcome("rain", 1.0, at=jobs_fixture.clock.now()))
+    await jobs_fixture.resolve()
+    await jobs_fixture.clock.advance(timedelta(days=4).total_seconds())
+    assert await jobs_fixture.forecast() == "0 forecasts made"
+    now = jobs_fixture.clock.now()
+    assert await reschedule_forecasts(jobs_fixture.ledger, jobs_fixture.policy, repeats=_always, now=now) == 0
+    assert await due_times(jobs_fixture) == {"rain": (None, "stale")}
+    # Its venue takes the outcome back: it is open again.
+    withdrawn = replace(outcome("rain", 1.0, at=now), outcome=VoidOutcome("withdrawn"))
+    await jobs_fixture.ledger.resolutions.record([withdrawn], seen_at=now)
+    assert await reschedule_forecasts(jobs_fixture.ledger, jobs_fixture.policy, repeats=_always, now=now) == 1
 
 
 async def test_what_was_put_off_or_asked_for_stays(jobs_fixture: JobsFixture) -> None:

@@ -87,7 +87,8 @@ class FakeOrderPlanner:
     """Implements Planner: spends ``stake``, or what it may where that is less, at one half a share; or sells.
 
     It takes the side that the forecast prefers.
-    A ``greedy`` one takes no notice of what it may spend; ``meanwhile`` is what happens while it thinks.
+    Its venue takes purchases of ``least`` or more. A ``greedy`` one takes no notice of what it may spend; ``meanwhile``
+    is what happens while it thinks.
     """
 
     stake: float = 10.0
@@ -95,6 +96,7 @@ class FakeOrderPlanner:
     fault: Exception | None = None
     side: OrderSide = OrderSide.BUY
     edge: float = 0.1
+    least: float = 1.0
     greedy: bool = False
     currency: str = "COIN"
     meanwhile: Callable[[], Awaitable[object]] | None = None
@@ -106,7 +108,7 @@ class FakeOrderPlanner:
         if self.meanwhile is not None:
             await self.meanwhile()
         cost = self.stake if self.greedy else min(self.stake, wish.sizing.max_cost)
-        if cost < 1.0 and self.side is OrderSide.BUY:
+        if cost < self.least and self.side is OrderSide.BUY:
             return OrderPlan(why=f"{cost:.2f} is not worth an order")
         order = Order(
             contract=wish.question.ref.key,
@@ -119,7 +121,7 @@ class FakeOrderPlanner:
             currency=self.currency,
             edge=self.edge,
         )
-        return OrderPlan(why="a good price", order=order, market_state='{"ask":0.5}')
+        return OrderPlan(why="a good price", order=order, market_state='{"ask":0.5}', min_cost=self.least)
 
 
 def _believed_side(wish: TradeProposal) -> ContractSide:

@@ -395,6 +395,29 @@ async def test_cash_that_moves_while_the_program_trades_is_no_transfer(ledger_fi
     assert (await real_losses(ledger_fixture, *sold, account(80.0, at + 3 * MINUTE)))[0] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("state", "lost"),
+    [
+        (IntentState.ABSENT, 0.0),
+        (IntentState.REFUSED, 0.0),
+        (IntentState.UNKNOWN, 100.0),
+        (IntentState.ACKED, 100.0),
+    ],
+)
+async def test_a_write_that_had_no_effect_explains_no_cash_that_moves(
+    ledger_fixture: LedgerFixture, state: IntentState, lost: float
+) -> None:
+    """A deposit of 100 is taken out again while a write is under way, or just after it failed."""
+    at = NOON - HOUR
+    question = await ledger_fixture.ask("rain", batch=None)
+    send = replace(ledger_fixture.order(await ledger_fixture.forecast(question)), mode=ExecutionMode.LIVE)
+    paid_in = [holding(0.5, at), holding(0.5, at + MINUTE, 175.0), holding(0.5, at + 2 * MINUTE, 175.0)]
+    assert await real_losses(ledger_fixture, *paid_in) == (0.0, 0.0)
+    await ledger_fixture.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
+    await settle(ledger_fixture, send.intent.id, state)
+    assert (await real_losses(ledger_fixture, holding(0.5, at + 3 * MINUTE, 75.0)))[0] == lost
+
+
 async def test_an_account_on_paper_and_the_real_one_of_the_same_name_are_two(ledger_fixture: LedgerFixture) -> None:
     readings, leave = ledger_fixture.ledger.readings, ledger_fixture.ledger.permissions
     await readings.add("lantern", "us", account(1000.0, NOON - 3 * HOUR), paper=True)

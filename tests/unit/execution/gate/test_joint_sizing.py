@@ -53,6 +53,13 @@ def test_of_stakes_too_small_to_be_made_the_smallest_edges_go_first() -> None:
     assert size_stakes_jointly(proposed, cash=0.5, correlation=0.0, min_stake=1.0) == {"a": 0.0, "b": 0.0, "c": 0.0}
 
 
+def test_of_stakes_below_what_the_venue_takes_the_smallest_edge_goes_first() -> None:
+    """12 for three are 4 for each, too little for two of them; 12 for two are 6 for each."""
+    proposed = [stake("a", 9.0, edge=0.2, min_cost=5.0), stake("b", 9.0, edge=0.1, min_cost=5.0), stake("c", 9.0)]
+    sized = size_stakes_jointly(proposed, cash=12.0, correlation=0.0, min_stake=1.0)
+    assert sized == pytest.approx({"a": 6.0, "b": 0.0, "c": 6.0})
+
+
 AMOUNTS = st.floats(0.0, 1e4, allow_subnormal=False)
 GROUPS = st.dictionaries(st.sampled_from("xyz"), AMOUNTS, min_size=3, max_size=3)
 

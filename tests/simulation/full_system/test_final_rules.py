@@ -1,0 +1,95 @@
+"""Two rules of the end of a simulation, on rows that are written by hand: early resumes, and reservations of calls."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.simulation.full_system.decision_checks import unreserved_calls
+from tests.simulation.full_system.final_checks import early_resumes
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+Row = dict[str, Any]
+
+
+def at(minutes: float) -> str:
+    return (NOON + timedelta(minutes=minutes)).isoformat().replace("+00:00", "Z")
+
+
+def entry(minutes: float, kind: str, *, venue: str = "manifold", actor: str = "", **body: Any) -> Row:
+    return {"at": at(minutes), "kind": kind, "venue": venue, "actor": actor, "body": body}
+
+
+WRITE = entry(0.0, "write", intent="i1")
+RESUME = entry(20.0, "resume", why="all writes with an unknown outcome were read back")
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        ([WRITE, RESUME], 1),
+        ([WRITE, entry(1.0, "answer", intent="i1", state="unknown"), RESUME], 1),
+        ([WRITE, entry(1.0, "answer", intent="i1", state="acked"), RESUME], 0),
+        ([WRITE, entry(1.0, "answer", intent="i1", state="absent"), RESUME], 0),
+        ([WRITE, entry(9.0, "adopt", actor="ada", intent="i1", state="acked"), RESUME], 0),
+        ([WRITE, entry(1.0, "answer", intent="i2", state="acked"), RESUME], 1),
+        ([WRITE, entry(2.0, "write", intent="i2"), RESUME], 2),
+        # It was sent again after its first answer.
+        ([WRITE, entry(1.0, "answer", intent="i1", state="absent"), entry(9.0, "write", intent="i1"), RESUME], 1),
+        # Another venue has nothing to do with it.
+        ([entry(0.0, "write", venue="metaculus", intent="i1"), RESUME], 0),
+        # A person resumed it meanwhile, or all venues, or another one.
+        ([WRITE, entry(9.0, "resume", actor="ada"), RESUME], 0),
+        ([WRITE, entry(9.0, "resume", venue="", actor="ada", where="all"), RESUME], 0),
+        ([WRITE, entry(9.0, "resume", venue="metaculus", actor="ada"), RESUME], 1),
+        ([WRITE, entry(9.0, "resume", actor="ada"), entry(10.0, "write", intent="i3"), RESUME], 1),
+        # After an hour nobody waits.
+        ([WRITE, entry(59.9, "resume")], 1),
+        ([WRITE, entry(60.0, "resume")], 0),
+        # What a person does is not judged.
+        ([WRITE, entry(20.0, "resume", actor="ada")], 0),
+    ],
+)
+def test_a_venue_resumes_by_itself_once_all_its_writes_are_known(rows: list[Row], count: int) -> None:
+    found = [*early_resumes(rows)]
+    assert len(found) == count
+    assert all(one.startswith("I12: manifold resumed by itself at 2026-03-02T1") for one in found)
+
+
+def call(number: int, minutes: float, worst: float, usd: float, *, latency_s: float = 30.0, scope: str = "q1") -> Row:
+    row = {"id": f"c{number}", "ref": "manifold:lamp", "scope": scope, "at": at(minutes), "latency_s": latency_s}
+    return {**row, "worst_usd": worst, "usd": usd}
+
+
+# A day may cost 4 dollars, and a question 2.
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        ([call(1, 0.0, 1.0, 0.1), call(2, 0.1, 1.0, 0.1)], 0),
+        # Two under way may cost 2, and a third one more; after the end of one it fits.
+        ([call(1, 0.0, 1.0, 0.1), call(2, 0.1, 1.0, 0.1), call(3, 0.2, 1.0, 0.1)], 1),
+        ([call(1, 0.0, 1.0, 0.1), call(2, 0.1, 0.9, 0.1), call(3, 0.55, 1.0, 0.1)], 0),
+        ([call(1, 0.0, 1.0, 1.0), call(2, 0.1, 1.0, 0.1), call(3, 0.55, 1.0, 0.1)], 1),
+        # What was spent counts for good.
+        ([call(1, 0.0, 1.0, 0.9), call(2, 60.0, 1.0, 0.9), call(3, 120.0, 0.1, 0.1)], 0),
+        ([call(1, 0.0, 1.0, 0.9), call(2, 60.0, 1.0, 0.9), call(3, 120.0, 0.3, 0.1)], 1),
+        # Questions share the day.
+        ([call(number, 0.0, 1.0, 0.1, scope=f"q{number}") for number in range(4)], 0),
+        ([call(number, 0.0, 1.0, 0.1, scope=f"q{number}") for number in range(5)], 1),
+        ([call(number, 900.0 * number, 2.0, 1.9, scope=f"q{number}") for number in range(4)], 0),
+    ],
+)
+def test_a_call_begins_only_where_its_most_is_in_the_budgets(rows: list[Row], count: int) -> None:
+    budgets = [{"day_usd": 3.0, "question_usd": 2.0}, {"day_usd": 4.0, "question_usd": 2.0}]
+    found = [*unreserved_calls(rows, budgets)]
+    assert len(found) == count
+    assert all(one.startswith("budget: the call c") for one in found)
+    assert not [*unreserved_calls(rows, budgets, clock_moves=[NOON, NOON + timedelta(hours=2)])]
+
+
+def test_usual_budgets_hold_where_none_is_set() -> None:
+    """docs/settings.md: 20 dollars a day, 5 a question."""
+    assert not [*unreserved_calls([call(1, 0.0, 5.0, 5.0)], [{}])]
+    assert len([*unreserved_calls([call(1, 0.0, 5.1, 5.0)], [{}])]) == 1
+    each = [call(number, 60.0 * number, 5.0, 4.9, scope=f"q{number}") for number in range(5)]
+    assert len([*unreserved_calls(each, [{}])]) == 1

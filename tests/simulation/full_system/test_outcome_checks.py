@@ -1,0 +1,85 @@
+"""Which outcomes must be on record, by the state of an exchange that is written by hand."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+
+from bot.simulator.venues.polymarket_state import FakePolymarketMarket, FakePolymarketState
+from tests.simulation.full_system.fake_venues import SimulationVenues
+from tests.simulation.full_system.outcome_checks import OutcomeChecks
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+WINS, LOSES = (Decimal(1), Decimal(0)), (Decimal(0), Decimal(1))
+
+
+@dataclass
+class Exchange:
+    """The state of a double alone."""
+
+    state: FakePolymarketState = field(default_factory=FakePolymarketState)
+
+
+@dataclass
+class Venues:
+    """One exchange, and no other venue."""
+
+    polymarket: Exchange = field(default_factory=Exchange)
+    manifold: None = None
+    metaculus: None = None
+
+
+def market(name: str, hours_ago: float | None, pays: Any = None, *, event: str = "race") -> FakePolymarketMarket:
+    """Return a market that ended so many hours ago, None for one that is open."""
+    resolved = None if hours_ago is None else round((NOON - timedelta(hours=hours_ago)).timestamp())
+    kept: dict[str, Any] = {"id": name, "condition": name, "tokens": (f"{name}1", f"{name}2"), "slug": name}
+    return FakePolymarketMarket(
+        **kept, question=f"{name}?", created=0, end=0, event=event, payouts=pays, resolved_at=resolved
+    )
+
+
+def judge(markets: list[FakePolymarketMarket], ref: str, made_hours_ago: float, *recorded: Any) -> list[str]:
+    venues = Venues()
+    venues.polymarket.state.markets |= {one.condition: one for one in markets}
+    checks = OutcomeChecks(bridges=cast("SimulationVenues", venues), undone={}, now=NOON, slower=1.0)
+    made = {"ref": ref, "made_at": (NOON - timedelta(hours=made_hours_ago)).isoformat()}
+    return [*checks.judge(recorded, [made])]
+
+
+# A job looks every six hours, and may fail once; an hour is left for the clock that people set.
+@pytest.mark.parametrize(
+    ("ended", "made", "count"),
+    [(20.0, 30.0, 1), (12.0, 30.0, 0), (None, 30.0, 0), (20.0, 15.0, 1), (20.0, 12.0, 0), (20.0, 2.0, 0)],
+)
+def test_an_outcome_is_on_record_once_there_was_time_to_read_it_since_the_first_forecast(
+    ended: float | None, made: float, count: int
+) -> None:
+    found = judge([market("lamp", ended, None if ended is None else WINS)], "polymarket:lamp", made)
+    assert len(found) == count
+    assert all("none is on record" in one for one in found)
+
+
+# Of several markets the question is over once one of them wins, or once all have ended.
+@pytest.mark.parametrize(
+    ("ends", "count"),
+    [
+        ([(20.0, LOSES), (None, None), (None, None)], 0),
+        ([(20.0, LOSES), (20.0, LOSES), (2.0, WINS)], 0),
+        ([(20.0, WINS), (None, None), (None, None)], 1),
+        ([(20.0, LOSES), (20.0, LOSES), (19.0, LOSES)], 1),
+        ([(20.0, LOSES), (20.0, LOSES), (2.0, LOSES)], 0),
+    ],
+)
+def test_a_question_of_several_markets_is_over_with_its_winner(ends: list[tuple[Any, Any]], count: int) -> None:
+    markets = [market(f"port {number}", ago, pays) for number, (ago, pays) in enumerate(ends)]
+    assert len(judge(markets, "polymarket:event:race", 30.0)) == count
+
+
+def test_an_outcome_before_the_winner_was_known_is_too_early() -> None:
+    markets = [market("a", 20.0, LOSES), market("b", 5.0, WINS)]
+    for hours_ago, count in ((4.0, 0), (19.0, 1)):
+        seen = (NOON - timedelta(hours=hours_ago)).isoformat()
+        row = {"ref": "polymarket:event:race", "target": "outcome", "kind": "chosen", "value": None, "seen_at": seen}
+        assert len(judge(markets, "polymarket:event:race", 30.0, row)) == count
