@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from tests.mutations import ProgramMutant
 
@@ -73,9 +73,10 @@ def break_source(module_name: str, part: str, by: str) -> None:
         raise AssertionError(message)
 
 
-def _function(found: Any) -> FunctionType:  # noqa: ANN401 - a function or a property
-    made: FunctionType = found.fget if isinstance(found, property) else found
-    return made
+def _function(found: Any) -> FunctionType:
+    """Return a function, or that of a property."""
+    function: Any = found.fget if isinstance(found, property) else found
+    return cast(FunctionType, function)
 
 
 class _Source:
