@@ -76,7 +76,7 @@ def break_source(module_name: str, part: str, by: str) -> None:
 def _function(found: Any) -> FunctionType:
     """Return a function, or that of a property."""
     function: Any = found.fget if isinstance(found, property) else found
-    return cast(FunctionType, function)
+    return cast("FunctionType", function)
 
 
 class _Source:
