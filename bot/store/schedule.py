@@ -34,7 +34,11 @@ where owner is null
 """
 _SUBMIT_LOOK = """
 update schedule set forecast_only = 0
-where ref = :ref and forecaster = :forecaster and owner is null and due_at is not null and forecast_only = 1
+where ref = :ref and forecaster = :forecaster and due_at is not null and forecast_only = 1
+"""
+_SUBMIT_RUNNING_LOOK = """
+update forecast set forecast_only = 0
+where ref = :ref and forecaster = :forecaster and state = 'running' and forecast_only = 1
 """
 _MOVE_CLOSE = """
 update schedule set closes_at = :closes_at, window = 'open'
@@ -316,9 +320,9 @@ class ScheduleStore:
         return await self.writer.run(lambda database: _plan_entries(database, rows))
 
     async def submit_looks(self, entries: Sequence[DueEntry]) -> None:
-        """Let forecasts that were only wanted to be seen, and wait for their turn or were postponed, be submitted."""
+        """Let forecasts that were only wanted to be seen be submitted: those that run, wait or were postponed."""
         rows = [_due_entry_row(entry) for entry in entries]
-        await self.writer.run(lambda database: database.conn.executemany(_SUBMIT_LOOK, rows))
+        await self.writer.run(lambda database: _submit_looks(database, rows))
 
     async def claim(
         self,
@@ -489,6 +493,11 @@ def _due_entry_row(entry: DueEntry) -> dict[str, Any]:
         "answered_at": format_timestamp(entry.answered_at),
         "forecast_only": entry.forecast_only,
     }
+
+
+def _submit_looks(database: Database, rows: Sequence[Mapping[str, Any]]) -> None:
+    for statement in (_SUBMIT_LOOK, _SUBMIT_RUNNING_LOOK):
+        database.conn.executemany(statement, rows)
 
 
 def _plan_entries(database: Database, rows: Sequence[Mapping[str, Any]]) -> int:

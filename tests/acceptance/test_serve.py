@@ -147,7 +147,7 @@ async def test_a_question_is_answered_recorded_and_never_submitted(tmp_path: Pat
     ids=["an hour", "more than an hour", "another setup"],
 )
 async def test_after_a_restart_the_same_question_gets_the_forecast_of_the_hour_before(
-    later_s: float, more: str, is_same: bool, tmp_path: Path
+    later_s: float, more: str, tmp_path: Path, *, is_same: bool
 ) -> None:
     clock = FakeClock()
     async with serving(tmp_path, clock=clock) as foxcast:
