@@ -349,8 +349,7 @@ async def _forecast_claim(
     run: ForecastRun | None = None
     try:
         if why := await _refresh_unlisted_question(job, claim):
-            until = await _postpone_claim(context, claim, run=None, why=why)
-            log.info("forecast postponed", question=str(claim.ref), until=until.isoformat(timespec="seconds"), why=why)
+            await _postpone_unlisted(context, claim, why)
             return False
         question = await context.ledger.questions.get(claim.ref)
         if why := job.exclusion_reason(question):
@@ -394,6 +393,16 @@ async def _refresh_unlisted_question(job: ForecastJobContext, claim: ForecastLea
         return f"{venue} lists it no more, and finds {question.ref} by its name"
     await ledger.questions.record([question], seen_at=job.context.clock.now())
     return None
+
+
+async def _postpone_unlisted(context: ForecastContext, claim: ForecastLease, why: str) -> None:
+    """Postpone a question that its venue may open again; after its scheduled close it is not due any more."""
+    if claim.closes_at is not None and claim.closes_at <= context.clock.now():
+        await context.ledger.schedule.end(claim, why=why)
+        until = None
+    else:
+        until = await _postpone_claim(context, claim, run=None, why=why)
+    log.info("not forecast", question=str(claim.ref), why=why, until=until and until.isoformat(timespec="seconds"))
 
 
 async def _postpone_claim(

@@ -96,6 +96,10 @@ _POSTPONE = """
 update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null
 where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
 """
+_END_LEASE = """
+update schedule set due_at = null, not_before = null, why = :why, owner = null, leased_until = null
+where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
+"""
 _COMPLETE_ENTRY = """
 update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
                     answered_at = coalesce(answered_at, :made_at), forecast_only = 0
@@ -367,6 +371,11 @@ class ScheduleStore:
         What was never to be submitted is tried again as such.
         """
         await self.writer.run(lambda database: postpone_schedule_entry(database, claim, until=until, why=why))
+
+    async def end(self, claim: ForecastLease, *, why: str) -> None:
+        """Return a lease of a question that is not due again, unless it changes. Without effect if it was lost."""
+        values = {**_lease_key(claim), "why": sanitize_text(why)}
+        await self.writer.run(lambda database: _execute_count(database, _END_LEASE, values))
 
     async def end_renewals(self, *, reasons: Collection[str], now: datetime) -> int:
         """End what was postponed, or is due for one of the reasons (SQL patterns), of what has closed or resolved.

@@ -108,6 +108,24 @@ async def test_a_new_question_that_closed_before_its_turn_is_not_forecast(
     assert await jobs_fixture.history() == []
 
 
+async def test_a_question_that_has_closed_on_schedule_too_is_looked_up_once(
+    jobs_fixture: JobsFixture, finder: FindingVenueReader
+) -> None:
+    finder.answers["rain"] = RequestRejectedError("it is closed")
+    jobs_fixture.offer("rain", closes_at=jobs_fixture.clock.now() + timedelta(hours=1))
+    await jobs_fixture.discover()
+    jobs_fixture.venue.remove_questions(RAIN)
+    for _ in range(3):
+        await jobs_fixture.clock.advance(DAY_S)
+        await jobs_fixture.discover()
+        await jobs_fixture.forecast()
+    assert finder.names == ["rain"]
+    # Its venue gives it more time: it is new to the forecaster.
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+
+
 @pytest.mark.parametrize("lists", [(), (RAIN,)])
 async def test_what_was_listed_is_not_looked_up_and_an_unfinished_list_unlists_nothing(
     jobs_fixture: JobsFixture, finder: FindingVenueReader, lists: Collection[QuestionRef]
