@@ -398,8 +398,8 @@ async def _refresh_unlisted_question(job: ForecastJobContext, claim: ForecastLea
 async def _postpone_unlisted(context: ForecastContext, claim: ForecastLease, why: str) -> None:
     """Postpone a question that its venue may open again; after its scheduled close it is not due any more."""
     if claim.closes_at is not None and claim.closes_at <= context.clock.now():
-        await context.ledger.schedule.end(claim, why=why)
         until = None
+        await context.ledger.schedule.postpone(claim, until=until, why=why)
     else:
         until = await _postpone_claim(context, claim, run=None, why=why)
     log.info("not forecast", question=str(claim.ref), why=why, until=until and until.isoformat(timespec="seconds"))

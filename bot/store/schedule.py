@@ -32,14 +32,10 @@ where owner is null
       is :answered_at
   and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
 """
-_SUBMIT_LOOK = """
-update schedule set forecast_only = 0
-where ref = :ref and forecaster = :forecaster and due_at is not null and forecast_only = 1
-"""
-_SUBMIT_RUNNING_LOOK = """
-update forecast set forecast_only = 0
-where ref = :ref and forecaster = :forecaster and state = 'running' and forecast_only = 1
-"""
+_SUBMIT_LOOKS = (
+    "update schedule set forecast_only = 0 where ref = :ref and forecaster = :forecaster and due_at is not null",
+    "update forecast set forecast_only = 0 where ref = :ref and forecaster = :forecaster and state = 'running'",
+)
 _MOVE_CLOSE = """
 update schedule set closes_at = :closes_at, window = 'open'
 where ref = :ref and forecaster = :forecaster and closes_at is not :closes_at
@@ -94,10 +90,6 @@ returning why, closes_at, attempt, forecast_only
 """
 _POSTPONE = """
 update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null
-where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
-"""
-_END_LEASE = """
-update schedule set due_at = null, not_before = null, why = :why, owner = null, leased_until = null
 where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
 """
 _COMPLETE_ENTRY = """
@@ -326,7 +318,7 @@ class ScheduleStore:
     async def submit_looks(self, entries: Sequence[DueEntry]) -> None:
         """Let forecasts that were only wanted to be seen be submitted: those that run, wait or were postponed."""
         rows = [_due_entry_row(entry) for entry in entries]
-        await self.writer.run(lambda database: _submit_looks(database, rows))
+        await self.writer.run(lambda database: [database.conn.executemany(sql, rows) for sql in _SUBMIT_LOOKS])
 
     async def claim(
         self,
@@ -365,17 +357,12 @@ class ScheduleStore:
             lambda database: dict(database.execute(_DUE_BY_FORECASTER, {"now": format_timestamp(now)}).fetchall())
         )
 
-    async def postpone(self, claim: ForecastLease, *, until: datetime, why: str) -> None:
-        """Return a lease; the question is not due before ``until``. Without effect if the lease was lost.
+    async def postpone(self, claim: ForecastLease, *, until: datetime | None, why: str) -> None:
+        """Return a lease; the question is not due before ``until``, None: not at all. Without effect if it was lost.
 
         What was never to be submitted is tried again as such.
         """
         await self.writer.run(lambda database: postpone_schedule_entry(database, claim, until=until, why=why))
-
-    async def end(self, claim: ForecastLease, *, why: str) -> None:
-        """Return a lease of a question that is not due again, unless it changes. Without effect if it was lost."""
-        values = {**_lease_key(claim), "why": sanitize_text(why)}
-        await self.writer.run(lambda database: _execute_count(database, _END_LEASE, values))
 
     async def end_renewals(self, *, reasons: Collection[str], now: datetime) -> int:
         """End what was postponed, or is due for one of the reasons (SQL patterns), of what has closed or resolved.
@@ -482,7 +469,7 @@ def complete_schedule_entry(
     database.execute(_COMPLETE_FORECAST_ONLY_ENTRY if made_at is None else _COMPLETE_ENTRY, values)
 
 
-def postpone_schedule_entry(database: Database, claim: ForecastLease, *, until: datetime, why: str) -> None:
+def postpone_schedule_entry(database: Database, claim: ForecastLease, *, until: datetime | None, why: str) -> None:
     """Return a lease, within a transaction; without effect if the lease was lost."""
     values = {**_lease_key(claim), "until": format_timestamp(until), "why": sanitize_text(why)}
     _execute_count(database, _POSTPONE, values)
@@ -502,11 +489,6 @@ def _due_entry_row(entry: DueEntry) -> dict[str, Any]:
         "answered_at": format_timestamp(entry.answered_at),
         "forecast_only": entry.forecast_only,
     }
-
-
-def _submit_looks(database: Database, rows: Sequence[Mapping[str, Any]]) -> None:
-    for statement in (_SUBMIT_LOOK, _SUBMIT_RUNNING_LOOK):
-        database.conn.executemany(statement, rows)
 
 
 def _plan_entries(database: Database, rows: Sequence[Mapping[str, Any]]) -> int:
