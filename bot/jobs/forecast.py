@@ -388,9 +388,9 @@ async def _refresh_unlisted_question(job: ForecastJobContext, claim: ForecastLea
     try:
         question = await reader.find_question(claim.ref.key)
     except (NotFoundError, RequestRejectedError) as error:
-        return f"{venue} lists it no more: {error}"
+        return f"{venue} no longer lists it: {error}"
     if question.ref != claim.ref:
-        return f"{venue} lists it no more, and finds {question.ref} by its name"
+        return f"{venue} no longer lists it, and finds {question.ref} by its name"
     await ledger.questions.record([question], seen_at=job.context.clock.now())
     return None
 
