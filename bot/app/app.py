@@ -49,7 +49,7 @@ from bot.core.interfaces import (
 )
 from bot.core.light_dataclass import dataclass
 from bot.core.plugin_specs import ForecasterSpec, VenueSpec
-from bot.core.questions import Question
+from bot.core.questions import Question, QuestionRef
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.execution.gate.readiness import READINESS_JOB
 from bot.execution.outbox.outbox import Outbox
@@ -119,6 +119,7 @@ class FoxcastApp:
     execution_policies: Mapping[str, ExecutionPolicy]
     planners: Mapping[str, OrderPlanner]
     gateway: LlmGateway | None
+    listed_questions: dict[str, set[QuestionRef]] = field(default_factory=dict)
     opening_faults: Sequence[OpeningFault] = ()
     notifiers: Mapping[str, NotificationChannel] = field(default_factory=dict)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -181,6 +182,7 @@ class FoxcastApp:
                 policy=self.forecast_context.policy,
                 fits=self._may_forecast,
                 discovered_venues=self.discovered_venues,
+                listed_questions=self.listed_questions,
             )
             every_s = discovery_interval_s(self.config, self.registry, name)
             run = partial(self._begin, partial(discover_questions, discovery))
@@ -308,6 +310,8 @@ class FoxcastApp:
             pass_limit_s=self.forecast_pass_limit_s,
             is_stopping=self.stopping.is_set,
             exclusion_reason=self._exclusion_reason,
+            readers=self.venues,
+            listed_questions=self.listed_questions,
             requested=requested,
         )
 

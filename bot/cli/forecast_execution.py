@@ -278,6 +278,9 @@ class DaemonForecast:
 
     def _is_requested_attempt(self, attempt: ForecastAttempt) -> bool:
         before = self.before
+        if self.submit and attempt.forecast_only:
+            # It ended before the daemon came to the request, which has another one made.
+            return False
         return before is None or attempt.revision > before.revision or before.state == "running"
 
 

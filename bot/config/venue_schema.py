@@ -232,7 +232,9 @@ class TradingSection(ConfigSection):
     """The lowest and the highest price for trades."""
 
     divergence: float | None = Field(default=None, gt=0)
-    """The distance from the market price, in log-odds, beyond which a person must approve; unset: none."""
+    """The distance from the market, in log-odds, beyond which a person must approve; unset: none.
+
+    Of a number or a date it is the largest at the quartiles of the market."""
 
     stop_loss: float | None = Field(default=None, gt=0, le=1)
     """Sell a position once it would lose this share of its cost; unset: never."""

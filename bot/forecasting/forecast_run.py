@@ -201,16 +201,23 @@ class ForecastRun:
         if not has_enough_trials(trials, wanted=forecaster.trials, share=forecaster.min_trial_share):
             raise NoAnswerError(trials, wanted=forecaster.trials)
         forecast = await self._build_forecast(trials, known)
-        await context.ledger.forecasts.complete(forecast, next_due=await self._next_reforecast(forecast))
+        # A person may have asked meanwhile that it be submitted, so the ledger chooses between the two.
+        await context.ledger.forecasts.complete(
+            forecast,
+            next_due=self._next_reforecast(forecast.made_at),
+            next_due_apart=self._next_reforecast(await self._earlier_made_at()) if running.forecast_only else None,
+        )
         return forecast
 
-    async def _next_reforecast(self, forecast: Forecast) -> ReforecastTime | None:
-        """Return when the question is due again; a separate forecast does not change when it is due."""
+    async def _earlier_made_at(self) -> datetime | None:
+        """Return the time of the newest forecast that may be submitted: one apart does not change when it is due."""
+        ref = self.running.question.ref
+        basis = (await self.context.ledger.forecasts.read_bases([ref], self.forecaster.name)).get(ref)
+        return None if basis is None else basis.made_at
+
+    def _next_reforecast(self, made_at: datetime | None) -> ReforecastTime | None:
+        """Return when the question is due again after a forecast made then."""
         context, question = self.context, self.running.question
-        made_at: datetime | None = forecast.made_at
-        if self.running.forecast_only:
-            bases = await context.ledger.forecasts.read_bases([question.ref], self.forecaster.name)
-            made_at = bases[question.ref].made_at if question.ref in bases else None
         if made_at is None or not context.renews(question, self.forecaster.name):
             return None
         return next_reforecast(question, made_at=made_at, policy=context.policy)

@@ -25,8 +25,8 @@ log = structlog.get_logger(__name__)
 
 # A forecast that was acknowledged longer ago gets no comment, and a question gets at most one comment in that time.
 MAX_COMMENT_AGE = timedelta(hours=24)
-# At most this many are planned in one pass.
-MAX_COMMENTS = 20
+# At most this many are planned in one pass, of at most so many: what may not be commented must not be in their way.
+MAX_COMMENTS, MAX_CANDIDATES = 20, 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +62,13 @@ async def _plan_venue_comments(job: CommentContext, policy: ExecutionPolicy) -> 
     by_event = policy.venue in job.one_per_event
     rows = await job.ledger.permissions.read(
         lambda database: submission_queries.find_uncommented(
-            database, policy.venue, policy.account, since=now - MAX_COMMENT_AGE, limit=MAX_COMMENTS, by_event=by_event
+            database, policy.venue, policy.account, since=now - MAX_COMMENT_AGE, limit=MAX_CANDIDATES, by_event=by_event
         )
     )
     commented_events: set[str] = set()
     for row in rows:
+        if planned == MAX_COMMENTS:
+            break
         event = row.intent.exposure.event
         if by_event and event and event in commented_events:
             continue

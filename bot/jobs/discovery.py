@@ -1,7 +1,7 @@
 """Find open questions, record each version of them, and plan their forecasts."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -48,10 +48,12 @@ class DiscoveryContext(SchedulingContext):
     """What discovery of one venue needs in addition.
 
     ``discovered_venues`` names the venues whose last pass in this run was complete; the submit job reads it.
+    ``listed_questions`` holds what each venue listed in its last complete pass and since; the forecast job reads it.
     """
 
     venue: VenueReader
     discovered_venues: set[str]
+    listed_questions: dict[str, set[QuestionRef]] = field(default_factory=dict)
 
 
 async def discover_questions(job: DiscoveryContext) -> str:
@@ -63,6 +65,7 @@ async def discover_questions(job: DiscoveryContext) -> str:
     """
     seen = changed = planned = 0
     early: list[str] = []
+    listed, known = set[QuestionRef](), job.listed_questions.setdefault(job.venue_name, set())
     async for found in _question_chunks(check_reader(job.venue_name, job.venue.questions())):
         job.discovered_venues.discard(job.venue_name)
         chunk = [*_without_early_prices(found, job.clock.now(), early)]
@@ -73,9 +76,12 @@ async def discover_questions(job: DiscoveryContext) -> str:
         ]
         for forecaster in job.forecasters:
             planned += await schedule_questions(job, questions, forecaster)
+        listed.update(question.ref for question in chunk)
+        known |= listed
         seen += len(chunk)
         changed += recorded.new + recorded.changed
     job.discovered_venues.add(job.venue_name)
+    job.listed_questions[job.venue_name] = listed
     done = f"{job.venue_name}: {seen} questions seen, {changed} new or changed, {planned} planned"
     return f"{done}; prices of the future left out: {len(early)}, such as {early[0]}" if early else done
 

@@ -9,13 +9,21 @@ from functools import partial
 import structlog
 
 from bot.core.beliefs import Step
-from bot.core.errors import AuthenticationError, QuotaExhaustedError, strip_error_type
+from bot.core.errors import (
+    AuthenticationError,
+    NotFoundError,
+    QuotaExhaustedError,
+    RequestRejectedError,
+    strip_error_type,
+)
 from bot.core.forecasts import Trial
+from bot.core.interfaces import QuestionReader, VenueReader
 from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question, QuestionRef
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.failures import describe_error, describe_failures, failure_reason
 from bot.forecasting.forecast_run import (
+    REQUESTED_REASON,
     ConfiguredForecaster,
     ForecastContext,
     ForecastRun,
@@ -129,7 +137,8 @@ class RequestedForecasts:
 class ForecastJobContext:
     """What the forecast job works with; ``exclusion_reason`` returns why a question is not forecast, or None.
 
-    What is ``requested`` is begun at once, however many questions are under way.
+    What is ``requested`` is begun at once, however many questions are under way. A question that is not among the
+    ``listed_questions`` of its venue is read with its reader, if that finds questions by name.
     """
 
     context: ForecastContext
@@ -141,13 +150,16 @@ class ForecastJobContext:
     pass_limit_s: float
     is_stopping: Callable[[], bool]
     exclusion_reason: Callable[[Question], str | None] = lambda _: None
+    readers: Mapping[str, VenueReader] = field(default_factory=dict)
+    listed_questions: Mapping[str, Collection[QuestionRef]] = field(default_factory=dict)
     requested: RequestedForecasts = field(default_factory=RequestedForecasts)
 
 
 async def forecast_due_questions(job: ForecastJobContext) -> str:
     """Claim and forecast, soonest close first, until nothing is due, the time limit is reached or the daemon stops.
 
-    A forecast that was to be renewed while its question was open is not renewed after the close, or once it resolved.
+    A forecast that was to be renewed while its question was open is not renewed after the close, or once it resolved;
+    what its venue closed early is postponed until then.
 
     The time limit bounds one pass, so that finished forecasts are submitted while a long queue is worked off. The line
     that is returned says how many trials failed, and why. Raises AuthenticationError at the end if a forecaster made
@@ -336,6 +348,9 @@ async def _forecast_claim(
         return False
     run: ForecastRun | None = None
     try:
+        if why := await _refresh_unlisted_question(job, claim):
+            await _postpone_unlisted(context, claim, why)
+            return False
         question = await context.ledger.questions.get(claim.ref)
         if why := job.exclusion_reason(question):
             await context.ledger.schedule.postpone(claim, until=context.clock.now() + EXCLUDED_WAIT, why=why)
@@ -357,6 +372,37 @@ async def _forecast_claim(
         failures.record_success(claim.forecaster)
         return True
     return False
+
+
+async def _refresh_unlisted_question(job: ForecastJobContext, claim: ForecastLease) -> str | None:
+    """Record a question as it is now if its venue stopped listing it; return why it cannot be forecast, or None.
+
+    It may have closed before its time, without an outcome, or only have left the filters of the list.
+    """
+    venue, ledger = claim.ref.venue, job.context.ledger
+    if claim.why == REQUESTED_REASON or claim.ref in job.listed_questions.get(venue, ()):
+        return None
+    reader = job.readers.get(venue)
+    if not isinstance(reader, QuestionReader):
+        return None
+    try:
+        question = await reader.find_question(claim.ref.key)
+    except (NotFoundError, RequestRejectedError) as error:
+        return f"{venue} no longer lists it: {error}"
+    if question.ref != claim.ref:
+        return f"{venue} no longer lists it, and finds {question.ref} by its name"
+    await ledger.questions.record([question], seen_at=job.context.clock.now())
+    return None
+
+
+async def _postpone_unlisted(context: ForecastContext, claim: ForecastLease, why: str) -> None:
+    """Postpone a question that its venue may open again; after its scheduled close it is not due any more."""
+    if claim.closes_at is not None and claim.closes_at <= context.clock.now():
+        until = None
+        await context.ledger.schedule.postpone(claim, until=until, why=why)
+    else:
+        until = await _postpone_claim(context, claim, run=None, why=why)
+    log.info("not forecast", question=str(claim.ref), why=why, until=until and until.isoformat(timespec="seconds"))
 
 
 async def _postpone_claim(

@@ -187,7 +187,10 @@ class HaltEnforcer:
             log.exception("open orders cannot be cancelled", venue=venue)
             return 0
         # Look once more: an order that was on its way may be open by then.
-        log.warning("open orders cancelled", venue=venue, orders=len(cancelled_ids))
+        if cancelled_ids:
+            log.warning("open orders cancelled", venue=venue, orders=len(cancelled_ids))
+        if left := set(order_ids) - set(cancelled_ids):
+            log.warning("open orders were not cancelled", venue=venue, orders=len(left))
         return len(cancelled_ids)
 
     async def _cancel_orders(self, venue: str, submitter: TradingSubmitter, order_ids: list[str]) -> list[str]:

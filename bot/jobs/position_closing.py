@@ -112,7 +112,11 @@ async def close_positions(job: ClosingContext, asked: ClosePositions, name: str)
         result = replace(result, request=name)
         await requests.record_closing_result(job.ledger, result, at=job.clock.now())
         log.info(
-            "position closed", state=result.state, venue=target.venue, contract=target.contract, result=str(result)
+            "closing of a position",
+            state=result.state,
+            venue=target.venue,
+            contract=target.contract,
+            result=str(result),
         )
         found.append(result)
     for venue in accounts:

@@ -153,11 +153,11 @@ async def submit_due_forecasts(job: SubmitJobContext) -> str:
         sent += sum(isinstance(decision, SendDecision) for decision in decisions)
         held += sum(isinstance(decision, HoldDecision) for decision in decisions)
         waits.update(one.why for one in decisions if isinstance(one, HoldDecision) and one.until is not None)
-    withdrawn = 0 if job.stale_withdrawals is None else await withdraw_stale_forecasts(job.stale_withdrawals)
+    withdrawals = 0 if job.stale_withdrawals is None else await withdraw_stale_forecasts(job.stale_withdrawals)
     acknowledged = sum(submit_pass.acknowledged) + await job.outbox.flush()
     if job.comments is not None and await plan_comments(job.comments):
         acknowledged += await job.outbox.flush()
-    suffix = f"; {withdrawn} stale ones withdrawn" if withdrawn else ""
+    suffix = f"; {withdrawals} withdrawals of stale ones planned" if withdrawals else ""
     suffix += "".join(f"; {count} wait: {why}" for why, count in waits.most_common(1))
     suffix += "".join(f"; {result}" for result in sold)
     return f"{sent} planned, {held} held, {acknowledged} acknowledged{suffix}"

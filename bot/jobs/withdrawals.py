@@ -86,8 +86,9 @@ async def withdraw_stale_forecasts(job: StaleWithdrawalContext) -> int:
             why = f"the forecast went stale after {job.stale_after} and was not renewed (withdraw_stale = true)"
             send = withdrawal_decision(row.intent, policy, asked_as=row.intent.id, why=why)
             stored = await job.ledger.submissions.decide(forecast_id=row.intent.forecast, decision=send, at=now)
-            planned += isinstance(stored, SendDecision)
-            log.warning("withdrawn, since it could not be renewed", question=str(row.intent.ref))
+            if isinstance(stored, SendDecision):
+                planned += 1
+                log.warning("withdrawal planned, since the forecast could not be renewed", question=str(row.intent.ref))
     return planned
 
 

@@ -23,7 +23,8 @@ from bot.store.model_calls import CallState
 from bot.store.serialization import TRIAL, format_timestamp, parse_timestamp, to_json_list
 
 _NEWEST_ATTEMPT = """
-select id, revision, state, detail from forecast where ref = ? and forecaster = ? order by revision desc limit 1
+select id, revision, state, detail, forecast_only from forecast where ref = ? and forecaster = ?
+order by revision desc limit 1
 """
 _SCHEDULE_PLACE = "select due_at, why, owner is not null from schedule where ref = ? and forecaster = ?"
 _QUESTIONS_BY_URL = "select ref, url from question where url is not null and url like ? escape '\\'"
@@ -31,12 +32,16 @@ _QUESTIONS_BY_URL = "select ref, url from question where url is not null and url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastAttempt:
-    """A forecast; ``state`` is running, done, failed or abandoned, ``detail`` is the reason."""
+    """A forecast; ``state`` is running, done, failed or abandoned, ``detail`` is the reason.
+
+    ``forecast_only``: it is not submitted.
+    """
 
     id: str
     revision: int
     state: str
     detail: str
+    forecast_only: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,9 @@ def _forecast_status(database: Database, ref: str, forecaster: str) -> ForecastS
     return ForecastStatus(
         attempt=None
         if newest is None
-        else ForecastAttempt(**dict(zip(("id", "revision", "state", "detail"), newest, strict=True))),
+        else ForecastAttempt(
+            id=newest[0], revision=newest[1], state=newest[2], detail=newest[3], forecast_only=bool(newest[4])
+        ),
         place=None
         if place is None
         else SchedulePlace(due_at=parse_timestamp(place[0]), why=place[1], held=bool(place[2])),

@@ -242,13 +242,16 @@ class ForecastStore:
         """Record how a trial ended; raises NotFoundError, and MalformedDataError if it ended differently before."""
         await self.writer.run(lambda database: end_trial(database, forecast_id, trial, at))
 
-    async def complete(self, forecast: Forecast, *, next_due: NextDueTime | None) -> None:
+    async def complete(
+        self, forecast: Forecast, *, next_due: NextDueTime | None, next_due_apart: NextDueTime | None = None
+    ) -> None:
         """Record the answer, one prediction per target, and when the question is due again, in one transaction.
 
+        ``next_due_apart`` is when it is due again after a forecast that is not submitted, which may change meanwhile.
         A second call changes nothing. Raises MalformedDataError for predictions that do not match the targets of the
         version, NotFoundError for parameters that are not stored, and StoreError for a failed forecast.
         """
-        await self.writer.run(lambda database: _complete_forecast(database, forecast, next_due))
+        await self.writer.run(lambda database: _complete_forecast(database, forecast, next_due, next_due_apart))
 
     async def fail(
         self, forecast_id: str, *, why: str, at: datetime, postponed: tuple[ForecastLease, datetime] | None = None
@@ -400,7 +403,9 @@ def _end_forecast(database: Database, forecast_id: str, state: str, *, why: str,
     )
 
 
-def _complete_forecast(database: Database, forecast: Forecast, next_due: NextDueTime | None) -> None:
+def _complete_forecast(
+    database: Database, forecast: Forecast, next_due: NextDueTime | None, next_due_apart: NextDueTime | None
+) -> None:
     state, forecast_only = _require_same_forecast(database, forecast)
     if state == "done":
         return
@@ -422,9 +427,8 @@ def _complete_forecast(database: Database, forecast: Forecast, next_due: NextDue
         for target, final in forecast.predictions.items()
     ]
     database.conn.executemany(_ADD_PREDICTION, rows)
-    complete_schedule_entry(
-        database, forecast.ref, forecast.forecaster, None if forecast_only else forecast.made_at, next_due
-    )
+    made_at, following = (None, next_due_apart) if forecast_only else (forecast.made_at, next_due)
+    complete_schedule_entry(database, forecast.ref, forecast.forecaster, made_at, following)
 
 
 def _require_same_forecast(database: Database, forecast: Forecast) -> tuple[str, bool]:

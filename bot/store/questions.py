@@ -355,7 +355,7 @@ def question_list_row(*columns: Any) -> QuestionRow:  # noqa: ANN401 - a databas
 RESOLUTION_CHUNK = 2_000
 _KNOWN_TARGETS = "select distinct ref, target from target where ref in (select value from json_each(?))"
 _KNOWN_RESOLUTIONS = """
-select ref, target, body, resolved_at from current_resolution where ref in (select value from json_each(?))
+select ref, target, body, resolved_at, seen_at from current_resolution where ref in (select value from json_each(?))
 """
 _INSERT_RESOLUTION = """
 insert into resolution (ref, target, kind, value, body, resolved_at, seen_at)
@@ -381,6 +381,8 @@ class ResolutionStore:
 
     async def record(self, resolutions: Sequence[Resolution], *, seen_at: datetime) -> UpsertResult:
         """Store new resolutions: a row is added if outcome or time differ from the current one.
+
+        An outcome that is on record does not become known later, so a later time changes nothing.
 
         Resolutions of unknown targets are skipped and named in ``unknown``.
         """
@@ -416,19 +418,27 @@ def _record_resolutions(database: Database, resolutions: Sequence[Resolution], s
     for resolution in resolutions:
         place = (str(resolution.ref), resolution.target)
         row = _resolution_row(resolution, seen_at)
-        stated = (row["body"], row["resolved_at"])
         if place not in targets:
             unknown.append(f"{resolution.ref} {resolution.target}")
-        elif known.get(place) != stated:
+        elif place not in known or not _is_known_outcome(row, *known[place]):
             new += place not in known
             fresh.append(row)
-            known[place] = stated
+            known[place] = (row["body"], row["resolved_at"], seen_at)
     with kept_score_totals(database, {row["ref"] for row in fresh}):
         database.conn.executemany(_INSERT_RESOLUTION, fresh)
         database.conn.executemany(_CLEAR_SCORED, fresh)
     changed = len(fresh) - new
     same = len(resolutions) - len(fresh) - len(unknown)
     return UpsertResult(new=new, changed=changed, same=same, unknown=tuple(unknown))
+
+
+def _is_known_outcome(row: Mapping[str, Any], body: str, resolved_at: str, seen_at: str) -> bool:
+    """Return whether a row repeats a known outcome, which cannot have become known after it was first seen.
+
+    A reader whose venue gives no time has the time of each reading.
+    """
+    is_later = resolved_at <= seen_at < row["resolved_at"]
+    return bool(row["body"] == body and (is_later or row["resolved_at"] == resolved_at))
 
 
 def _resolution_row(resolution: Resolution, seen_at: str) -> dict[str, Any]:

@@ -32,10 +32,10 @@ where owner is null
       is :answered_at
   and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
 """
-_SUBMIT_LOOK = """
-update schedule set forecast_only = 0
-where ref = :ref and forecaster = :forecaster and owner is null and due_at is not null and forecast_only = 1
-"""
+_SUBMIT_LOOKS = (
+    "update schedule set forecast_only = 0 where ref = :ref and forecaster = :forecaster and due_at is not null",
+    "update forecast set forecast_only = 0 where ref = :ref and forecaster = :forecaster and state = 'running'",
+)
 _MOVE_CLOSE = """
 update schedule set closes_at = :closes_at, window = 'open'
 where ref = :ref and forecaster = :forecaster and closes_at is not :closes_at
@@ -317,9 +317,9 @@ class ScheduleStore:
         return await self.writer.run(lambda database: _plan_entries(database, rows))
 
     async def submit_looks(self, entries: Sequence[DueEntry]) -> None:
-        """Let forecasts that were only wanted to be seen, and wait for their turn or were postponed, be submitted."""
+        """Let forecasts that were only wanted to be seen be submitted: those that run, wait or were postponed."""
         rows = [_due_entry_row(entry) for entry in entries]
-        await self.writer.run(lambda database: database.conn.executemany(_SUBMIT_LOOK, rows))
+        await self.writer.run(lambda database: [database.conn.executemany(sql, rows) for sql in _SUBMIT_LOOKS])
 
     async def claim(
         self,
@@ -358,8 +358,8 @@ class ScheduleStore:
             lambda database: dict(database.execute(_DUE_BY_FORECASTER, {"now": format_timestamp(now)}).fetchall())
         )
 
-    async def postpone(self, claim: ForecastLease, *, until: datetime, why: str) -> None:
-        """Return a lease; the question is not due before ``until``. Without effect if the lease was lost.
+    async def postpone(self, claim: ForecastLease, *, until: datetime | None, why: str) -> None:
+        """Return a lease; the question is not due before ``until``, None: not at all. Without effect if it was lost.
 
         What was never to be submitted is tried again as such.
         """
@@ -470,7 +470,7 @@ def complete_schedule_entry(
     database.execute(_COMPLETE_FORECAST_ONLY_ENTRY if made_at is None else _COMPLETE_ENTRY, values)
 
 
-def postpone_schedule_entry(database: Database, claim: ForecastLease, *, until: datetime, why: str) -> None:
+def postpone_schedule_entry(database: Database, claim: ForecastLease, *, until: datetime | None, why: str) -> None:
     """Return a lease, within a transaction; without effect if the lease was lost."""
     values = {**_lease_key(claim), "until": format_timestamp(until), "why": sanitize_text(why)}
     _execute_count(database, _POSTPONE, values)

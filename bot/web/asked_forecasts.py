@@ -25,6 +25,7 @@ from bot.plugin_system.registry import with_all_members
 from bot.store.cost_totals import CostGrouping
 from bot.store.forecasts import ForecastTrace
 from bot.store.integrity_checks import low_disk_reason
+from bot.store.serialization import SETUP
 from bot.web.api_callers import ApiCaller, ApiRefusal
 from bot.web.api_schema import API_PREFIX, ForecastAnswer, ForecastRequest
 
@@ -73,6 +74,8 @@ class AskedForecasts:
         # One at a time, so that the same question is not begun twice, and nobody exceeds its limits.
         async with self._beginning:
             running = self._asked.get(name)
+            if running is None and (recent := await self._recent_forecast(question.ref)) is not None:
+                return await self._recorded_answer(name, recent)
             if running is None or (running.task.done() and await self._is_outdated(running)):
                 running = await self._begin(caller, question)
                 self._remember(name, running)
@@ -164,7 +167,20 @@ class AskedForecasts:
         """Return whether a forecast that ended has failed, or is too old to be repeated."""
         if ended.task.cancelled() or ended.task.exception() is not None:
             return True
-        forecast = await self.app.ledger.forecasts.get(ended.task.result())
+        return self._is_old(await self.app.ledger.forecasts.get(ended.task.result()))
+
+    async def _recent_forecast(self, ref: QuestionRef) -> Forecast | None:
+        """Return the forecast that an earlier process made not long ago with the present setup, or None."""
+        forecaster = self.app.forecasters.get(self.forecaster or "")
+        if forecaster is None:
+            return None
+        found = await self.app.ledger.forecasts.latest(ref, forecaster.name)
+        if found is None or self._is_old(found):
+            return None
+        setup = (await self.app.ledger.forecasts.trace(found.id)).setup
+        return found if setup is not None and SETUP.encode(setup) == SETUP.encode(forecaster.setup) else None
+
+    def _is_old(self, forecast: Forecast) -> bool:
         return self.app.clock.now() - forecast.made_at > ANSWER_AGE
 
     async def _answer(self, name: str, running: _AskedForecast) -> ForecastAnswer:

@@ -43,6 +43,8 @@ MAX_BYTES = 8_000_000
 PAGE_SIZE = 5000
 MAX_PAGES = 40
 WINDOW_DAYS = timedelta(days=30)
+# The service begins with this day.
+FIRST_DAY = date(1997, 1, 1)
 FATALITIES = "fatalities"
 EVENT_TYPES = (
     "Battles",
@@ -131,31 +133,48 @@ class AcledEvents:
         return ordered_series(sums, name=name, unit=f"{counted} in the 30 days up to the date", source=SOURCE)
 
     async def _events(self, country: str, counted: str, start: date, end: date) -> list[_ConflictEvent]:
-        asked = {
-            "_format": "json",
-            "country": country,
-            "event_date": f"{start.isoformat()}|{end.isoformat()}",
-            "event_date_where": "BETWEEN",
-            "fields": "event_date|event_type|country|fatalities",
-            "limit": str(PAGE_SIZE),
-        }
+        """Return the events of the country, of that type or of all, with others among them at most."""
+        asked = {"country": country, **_between(start, end)}
         if counted != FATALITIES:
             asked["event_type"] = counted
         found: list[_ConflictEvent] = []
         for page in range(1, MAX_PAGES + 1):
-            reply = parse_reply(_Reply, await self._get(asked | {"page": str(page)}), SOURCE)
-            if reply.last_visible_day is not None and reply.last_visible_day < end:
-                # What is hidden is missing without an error, and would count as zero.
-                seen = f"the account sees no event after {reply.last_visible_day}, and the series ends on {end}"
-                message = f"{SOURCE}: {seen}; ask the service for access to recent events"
-                raise RequestRejectedError(message)
-            found += reply.data
-            if len(reply.data) < PAGE_SIZE:
+            events = await self._page(asked, end=end, page=page)
+            found += events
+            if len(events) < PAGE_SIZE:
+                if not any(event.country == country for event in found):
+                    await self._require_visible(country, end)
                 return found
         message = (
             f"{SOURCE}: {country} has more than {MAX_PAGES * PAGE_SIZE} events from {start} to {end}; set fewer windows"
         )
         raise RequestRejectedError(message)
+
+    async def _require_visible(self, country: str, end: date) -> None:
+        """Raise where no events may mean that the account may not see them, or that the name is of no country."""
+        past = await self._page({"country": country, **_between(FIRST_DAY, end)}, end=end, limit=1)
+        if not any(event.country == country for event in past):
+            raise_not_found(
+                SOURCE,
+                f"the account sees no event of {country!r} up to {end}: the service has no country of that name, or "
+                "none that this account may see",
+            )
+        start = end - WINDOW_DAYS + timedelta(days=1)
+        if not await self._page(_between(start, end), end=end, limit=1):
+            message = f"{SOURCE}: the account sees no event from {start} to {end}, anywhere; ask the service for access"
+            raise RequestRejectedError(message)
+
+    async def _page(
+        self, asked: Mapping[str, str], *, end: date, limit: int = PAGE_SIZE, page: int = 1
+    ) -> list[_ConflictEvent]:
+        fields = {"fields": "event_date|event_type|country|fatalities", "limit": str(limit)}
+        reply = parse_reply(_Reply, await self._get({"_format": "json", **asked, **fields, "page": str(page)}), SOURCE)
+        if reply.last_visible_day is not None and reply.last_visible_day < end:
+            # What is hidden is missing without an error, and would count as zero.
+            seen = f"the account sees no event after {reply.last_visible_day}, and the series ends on {end}"
+            message = f"{SOURCE}: {seen}; ask the service for access to recent events"
+            raise RequestRejectedError(message)
+        return reply.data
 
     async def _get(self, asked: dict[str, str]) -> bytes:
         headers = {"Authorization": f"Bearer {self._settings.token.get_secret_value()}"}
@@ -168,6 +187,10 @@ class AcledEvents:
                 "the API: request a new one and set it as token (or token_file) of [data.acled]"
             )
             raise AuthenticationError(message) from None
+
+
+def _between(start: date, end: date) -> dict[str, str]:
+    return {"event_date": f"{start.isoformat()}|{end.isoformat()}", "event_date_where": "BETWEEN"}
 
 
 def _event_day(event: _ConflictEvent) -> date | None:

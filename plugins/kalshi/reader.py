@@ -91,20 +91,27 @@ class KalshiReader:
                 yield Resolution(ref=ref, target=SINGLE_TARGET, outcome=outcome, resolved_at=at)
 
     async def find_question(self, name: str) -> Question:
-        """Return a question by ticker of a market, ``event:TICKER``, or address."""
+        """Return a question by ticker of a market, ``event:TICKER``, or address.
+
+        A market is found in its own question, or in that of its whole event, and never in that of another market.
+        """
         ticker = _parse_name(name)
-        record = await self._event_of(ticker, is_event=ticker != name.strip().upper())
+        market = await self._find_market(ticker) if ticker == name.strip().upper() else None
+        record = await self._client.event(ticker if market is None else str(market.get("event_ticker", "")))
         series_ticker = str(record.get("series_ticker", ""))
         series = await self._client.series(series_ticker) if series_ticker else None
         skipped, complaints = Counter[str](), list[str]()
         found = self._event_questions(record, series, skipped, complaints, is_filtered=False)
         exact = [question for question in found if question.ref.key == ticker]
+        if market is not None:
+            found = [question for question in found if question.ref.key.startswith(EVENT_PREFIX)]
         if len(exact or found) == 1:
             return (exact or found)[0]
         if found:
             message = f"{name} has several questions: {', '.join(question.ref.key for question in found)}"
         else:
-            message = f"{name} cannot be forecast: {'; '.join([*skipped, *complaints]) or 'it has no open market'}"
+            closed = "it has no open market" if market is None else f"it is {market.get('status')}"
+            message = f"{name} cannot be forecast: {'; '.join([*skipped, *complaints]) or closed}"
         raise RequestRejectedError(message)
 
     async def _scope(self) -> dict[str, KalshiSeries]:
@@ -133,14 +140,13 @@ class KalshiReader:
             outcome, markets = market_outcome(market), (market,)
         return None if outcome is None else (outcome, markets)
 
-    async def _event_of(self, ticker: str, *, is_event: bool) -> JsonRecord:
-        if not is_event:
-            try:
-                event = (await self._client.market(ticker)).get("event_ticker")
-            except NotFoundError:
-                event = ticker
-            ticker = event if isinstance(event, str) else ticker
-        return await self._client.event(ticker)
+    async def _find_market(self, ticker: str) -> JsonRecord | None:
+        """Return the market of that ticker, None if there is none: it may be that of an event."""
+        try:
+            market = await self._client.market(ticker)
+        except NotFoundError:
+            return None
+        return market if isinstance(market.get("event_ticker"), str) else None
 
     def _event_questions(
         self,

@@ -30,7 +30,7 @@ from bot.api import (
     ServiceUnavailableError,
     VenueReportedGain,
 )
-from plugins.manifold.api_client import JsonRecord, ManifoldClient
+from plugins.manifold.api_client import ManifoldClient, ManifoldPositions
 from plugins.manifold.api_records import (
     ManifoldAccountRecord,
     ManifoldBetRecord,
@@ -135,7 +135,7 @@ class ManifoldAccountReader:
         me = await self._read_balance()
         for _ in range(MAX_HOLDING_READS):
             before, orders = me.balance, await self.open_orders()
-            holdings = _parse_holdings(await self._client.position_metrics(me.id))
+            holdings = _parse_holdings(await self._client.positions(me.id))
             me = await self._read_balance()
             if me.balance == before:
                 return me, orders, holdings
@@ -194,29 +194,17 @@ class ManifoldAccountReader:
         ]
 
 
-def _parse_holdings(metrics: JsonRecord) -> list[_AnswerHolding]:
-    by_market = metrics.get("metricsByContract")
-    if not isinstance(by_market, Mapping):
-        message = "the positions of the account are not listed by market"
-        raise MalformedDataError(message)
-    resolved_ids = _resolved_market_ids(metrics.get("contracts"))
-    found: dict[tuple[str, str], _AnswerHolding] = {}
-    for market, rows in by_market.items():
-        usable = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-        # A market with answers has a row for each, and one with their sums.
-        by_answer = [row for row in usable if row.get("answerId")]
-        for row in by_answer or usable:
-            held = _parse_holding(str(market), row, is_settled=str(market) in resolved_ids)
-            if held is not None:
-                # A row that is there twice is one holding.
-                found[held.market, held.shares.answer] = held
-    return [*found.values()]
-
-
-def _resolved_market_ids(contracts: object) -> set[str]:
-    """Return the ids of resolved markets: the venue still lists the positions in them."""
-    rows = contracts if isinstance(contracts, list) else []
-    return {str(row.get("id")) for row in rows if isinstance(row, Mapping) and row.get("isResolved") is True}
+def _parse_holdings(positions: ManifoldPositions) -> list[_AnswerHolding]:
+    # The venue still lists the positions in resolved markets.
+    resolved = {market for market, row in positions.contracts.items() if row.get("isResolved") is True}
+    # A market with answers has a row for each, and one with their sums.
+    with_answers = {market for market, answer in positions.rows if answer}
+    held = (
+        _parse_holding(market, row, is_settled=market in resolved)
+        for (market, answer), row in positions.rows.items()
+        if answer or market not in with_answers
+    )
+    return [one for one in held if one is not None]
 
 
 def _is_settled(held: _AnswerHolding, state: ManifoldMarketState | None) -> bool:

@@ -27,6 +27,8 @@ from plugins.manifold.settings import ManifoldSettings
 MAX_RESPONSE_BYTES = 40_000_000
 MAX_MARKETS_PER_REQUEST = 100
 MAX_ROWS = 10_000
+# Each comes with its whole market, and ten thousand of those are more than one response may have.
+MAX_POSITIONS_PER_PAGE, MAX_POSITION_PAGES = 2_000, 100
 # Later than any row, even if the two clocks differ.
 _CLOCK_MARGIN_MS = 3_600_000
 # Longer than any cache keeps a response, and no divisor of the periods of jobs: a job at the same second of each hour
@@ -62,6 +64,34 @@ def auth_headers(settings: ManifoldSettings) -> dict[str, str]:
         )
         raise AuthenticationError(message)
     return {"Authorization": f"Key {settings.key_in_use.get_secret_value()}"}
+
+
+class ManifoldPositions:
+    """The positions of an account, page by page: a page may repeat rows of the one before it.
+
+    ``rows`` are by market and answer, which is "" for a market without answers and for the sums of one with them;
+    ``contracts`` are the markets by their ids.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], JsonRecord] = {}
+        self.contracts: dict[str, JsonRecord] = {}
+        self.next_offset = 0
+
+    def add_page(self, page: JsonRecord) -> int:
+        """Add a page; return how many markets it has, or rows if those are more. Raises MalformedDataError."""
+        by_market, contracts = page.get("metricsByContract"), page.get("contracts")
+        if not isinstance(by_market, Mapping):
+            message = "the positions of the account are not listed by market"
+            raise MalformedDataError(message)
+        count = 0
+        for market, rows in by_market.items():
+            for row in _only_records(rows):
+                count += 1
+                self.rows[str(market), str(row.get("answerId") or "")] = row
+        self.contracts.update((str(row.get("id")), row) for row in _only_records(contracts))
+        self.next_offset += len(by_market)
+        return max(count, len(by_market))
 
 
 class ManifoldClient:
@@ -124,12 +154,16 @@ class ManifoldClient:
         return found
 
     async def orders(self, market_id: str) -> list[JsonRecord]:
-        """Return the open limit orders of all users on a market, as they are now."""
-        return await self._list_bets({"contractId": market_id, "kinds": "open-limit"})
+        """Return the open limit orders of all users on a market, as they are now; raises as ``own_orders`` does."""
+        rows = await self._open_orders({"contractId": market_id})
+        return [row for row in rows if isinstance(row, Mapping)]
 
     async def own_orders(self, user_id: str, market_id: str | None = None) -> list[JsonRecord]:
-        """Return the open limit orders of one user, as they are now; expired ones may be among them."""
-        return await self._list_bets({"userId": user_id, "contractId": market_id, "kinds": "open-limit"})
+        """Return the open limit orders of one user, as they are now; expired ones may be among them.
+
+        Raises MalformedDataError if a row is no order, or if there may be more.
+        """
+        return _require_bets(await self._open_orders({"userId": user_id, "contractId": market_id}))
 
     async def bets_since(self, user_id: str, market_id: str | None, since_ms: int) -> list[JsonRecord]:
         """Return the bets of one user on one market (None: on all) from that moment on, oldest first, as they are now.
@@ -139,30 +173,36 @@ class ManifoldClient:
         # A little earlier each time, so that no cache has the response.
         after = since_ms - self.stamp_ms() % _CACHE_SPREAD_MS
         query: QueryParameters = {"userId": user_id, "contractId": market_id, "afterTime": after, "order": "asc"}
-        rows = _require_list(await self.get("bets", {**query, "limit": MAX_ROWS}), "bets")
-        if len(rows) >= MAX_ROWS:
-            message = f"bets: there are more than the {MAX_ROWS} rows of one response"
-            raise MalformedDataError(message)
-        if odd := [row for row in rows if not isinstance(row, Mapping) or not isinstance(row.get("id"), str)]:
-            message = f"bets: {len(odd)} of {len(rows)} rows are not bets"
-            raise MalformedDataError(message)
-        return list({str(row["id"]): row for row in rows if isinstance(row, Mapping)}.values())
+        return list({str(row["id"]): row for row in _require_bets(await self._all_bets(query))}.values())
 
     async def balances(self, user_ids: Collection[str]) -> dict[str, float]:
         """Return the balances of these users, without those that cannot be read."""
         found = await asyncio.gather(*(self._balance(user) for user in user_ids))
         return {user: balance for user, balance in zip(user_ids, found, strict=True) if balance is not None}
 
-    async def position_metrics(self, user_id: str) -> JsonRecord:
-        """Return all positions of a user, by market."""
+    async def positions(self, user_id: str) -> ManifoldPositions:
+        """Return all positions of a user, by market; raises MalformedDataError for a list that cannot be read whole.
+
+        A page counts markets, or rows of answers: the venue documents neither. Each page begins after as many as the
+        markets of the one before it, which is right for markets, and reads some rows twice otherwise.
+        """
         # A different limit each time, for the same reason.
-        query: QueryParameters = {
-            "userId": user_id,
-            "limit": MAX_ROWS - self.stamp_ms() % _CACHE_SPREAD_ROWS,
-            "perAnswer": True,
-        }
-        path = "get-user-contract-metrics-with-contracts"
-        return _require_record(await self.get(path, query), path)
+        limit = MAX_POSITIONS_PER_PAGE - self.stamp_ms() % _CACHE_SPREAD_ROWS
+        path, positions = "get-user-contract-metrics-with-contracts", ManifoldPositions()
+        for _ in range(MAX_POSITION_PAGES):
+            query: QueryParameters = {
+                "userId": user_id,
+                "limit": limit,
+                "offset": positions.next_offset,
+                "perAnswer": True,
+            }
+            known = len(positions.rows)
+            if positions.add_page(_require_record(await self.get(path, query), path)) < limit:
+                return positions
+            if len(positions.rows) == known:
+                break
+        message = f"{path}: the list has no end"
+        raise MalformedDataError(message)
 
     async def comments(self, user_id: str, market_id: str) -> list[JsonRecord]:
         """Return the comments of one user on one market, the newest first, as they are now."""
@@ -179,11 +219,16 @@ class ManifoldClient:
         # These addresses ignore an unknown parameter.
         return _require_record(await self.get(path, {"fresh": self.stamp_ms()}), path)
 
-    async def _list_bets(self, query: QueryParameters) -> list[JsonRecord]:
-        rows = _require_list(
-            await self.get("bets", {**query, "beforeTime": self.stamp_ms() + _CLOCK_MARGIN_MS}), "bets"
-        )
-        return [row for row in rows if isinstance(row, Mapping)]
+    async def _open_orders(self, query: QueryParameters) -> list[Json]:
+        before = self.stamp_ms() + _CLOCK_MARGIN_MS
+        return await self._all_bets({**query, "kinds": "open-limit", "beforeTime": before})
+
+    async def _all_bets(self, query: QueryParameters) -> list[Json]:
+        rows = _require_list(await self.get("bets", {**query, "limit": MAX_ROWS}), "bets")
+        if len(rows) >= MAX_ROWS:
+            message = f"bets: there are more than the {MAX_ROWS} rows of one response"
+            raise MalformedDataError(message)
+        return rows
 
     async def _balance(self, user_id: str) -> float | None:
         try:
@@ -218,6 +263,18 @@ def _require_list(answer: Json, path: str) -> list[Json]:
         message = f"{path}: the response is not a list"
         raise MalformedDataError(message)
     return list(answer)
+
+
+def _require_bets(rows: Sequence[Json]) -> list[JsonRecord]:
+    bets: list[JsonRecord] = [row for row in rows if isinstance(row, Mapping) and isinstance(row.get("id"), str)]
+    if len(bets) < len(rows):
+        message = f"bets: {len(rows) - len(bets)} of {len(rows)} rows are not bets"
+        raise MalformedDataError(message)
+    return bets
+
+
+def _only_records(rows: object) -> list[JsonRecord]:
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
 
 
 def _require_record(answer: Json, path: str) -> JsonRecord:

@@ -16,9 +16,11 @@ from bot.app.app import FoxcastApp, open_app
 from bot.cli.serve import serve_web
 from bot.config.loader import load_config
 from bot.core.clock import SystemClock
+from bot.core.interfaces import Clock
 from bot.core.questions import QuestionRef
 from bot.core.submissions import IntentState
 from bot.plugin_system.registry import load_registry
+from bot.testing.clock import FakeClock
 from bot.testing.model_server import CompletionRequest, ScriptedModelServer, ScriptedReply, delay_reply
 from bot.web.api_schema import build_openapi
 from tests.acceptance.scripted_installation import searching
@@ -97,17 +99,19 @@ async def serving(
     server: str = "http://127.0.0.1:9/v1",
     callers: str = CALLERS,
     day_usd: float = 1.0,
+    more: str = "",
+    clock: Clock | None = None,
 ) -> AsyncIterator[ServedFoxcast]:
     plugin = Path(__file__).with_name("fixed_probability_forecaster.py")
     (folder / "foxcast.toml").write_text(
-        CONFIG.format(plugin=plugin, server=server, callers=callers.format(day_usd=day_usd))
+        CONFIG.format(plugin=plugin, server=server, callers=callers.format(day_usd=day_usd)) + more
     )
     for name, token in (("arena", ARENA), ("operator", OPERATOR)):
         (folder / f"{name}.token").write_text(token)
         (folder / f"{name}.token").chmod(0o600)
     config = load_config(folder / "foxcast.toml")
     async with (
-        open_app(config, load_registry(config), clock=SystemClock(), only=(forecaster,)) as app,
+        open_app(config, load_registry(config), clock=clock or SystemClock(), only=(forecaster,)) as app,
         serve_web(app, forecaster) as port,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as http,
     ):
@@ -135,6 +139,26 @@ async def test_a_question_is_answered_recorded_and_never_submitted(tmp_path: Pat
         submit = next(job for job in foxcast.app.jobs() if job.name == "submit")
         await submit.run()
         assert await ledger.submissions.batches(states=[*IntentState]) == []
+
+
+@pytest.mark.parametrize(
+    ("later_s", "more", "is_same"),
+    [(3600.0, "", True), (3601.0, "", False), (60.0, "[forecasters.taker]\ntrials = 2\n", False)],
+    ids=["an hour", "more than an hour", "another setup"],
+)
+async def test_after_a_restart_the_same_question_gets_the_forecast_of_the_hour_before(
+    later_s: float, more: str, tmp_path: Path, *, is_same: bool
+) -> None:
+    clock = FakeClock()
+    async with serving(tmp_path, clock=clock) as foxcast:
+        first = (await foxcast.ask(QUESTION)).json()
+    await clock.advance(later_s)
+    async with serving(tmp_path, clock=clock, more=more) as foxcast:
+        again = await foxcast.ask(QUESTION)
+        assert again.status_code == 200
+        assert (again.json() == first) is is_same
+        history = await foxcast.app.ledger.forecasts.history(QuestionRef.parse(first["question"]))
+        assert len(history) == (1 if is_same else 2)
 
 
 async def test_what_is_on_record_is_read_as_json_by_those_who_may(tmp_path: Path) -> None:

@@ -3,22 +3,27 @@
 One reason to ask is a forecast that is far from the market.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from bot.core.ids import derive_id
 from bot.core.orders import ContractSide, Order, OrderSide
 from bot.core.permissions import ApprovalState, SubmissionApproval
-from bot.core.predictions import BinaryPrediction, ChoicePrediction, Prediction
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
 from bot.core.submissions import ExecutionMode
 from bot.execution.gate.caps import CAP_TOLERANCE
 from bot.execution.gate.decision_context import DecisionContext
 from bot.store.serialization import PREDICTIONS, format_timestamp
 
 LOG_ODDS_CLIP = 1e-3
+_QUARTILES = (0.25, 0.5, 0.75)
 
 
 def market_divergence(context: DecisionContext) -> float:
-    """Return the distance of the forecast from the market in log-odds, the largest over options; 0 without a market."""
+    """Return the distance of the forecast from the market in log-odds; 0 without a market.
+
+    The largest over options. For a number or a date: over the market's quartiles, of the chances that the value is at
+    or below each of them. Tails do not count: there chances of a hundredth and a thousandth would be far apart.
+    """
     return max(_log_odds_distances(context), default=0.0)
 
 
@@ -63,6 +68,17 @@ def _log_odds_distances(context: DecisionContext) -> Iterator[float]:
             yield from (
                 _log_odds_distance(ours_by[option], theirs_by[option]) for option in ours_by.keys() & theirs_by.keys()
             )
+        case CurvePrediction(cdf=ours_below), CurvePrediction(cdf=theirs_below):
+            if len(ours_below) == len(theirs_below):
+                yield from _quartile_distances(ours_below, theirs_below)
+
+
+def _quartile_distances(ours: Sequence[float], theirs: Sequence[float]) -> Iterator[float]:
+    """Yield the distance at each quartile of the market, or at the end of the grid if the quartile is beyond it."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    for share in np.clip(_QUARTILES, theirs[0], theirs[-1]):
+        yield _log_odds_distance(float(np.interp(share, theirs, ours)), float(share))
 
 
 def _log_odds_distance(first: float, second: float) -> float:

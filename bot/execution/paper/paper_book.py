@@ -375,9 +375,15 @@ class PaperBook:
             earlier_orders=past,
         )
 
-    async def _book_result(self, paper_order: PaperOrder, result: FillResult, at: datetime) -> PaperOrder:
+    async def _book_result(self, paper_order: PaperOrder, result: FillResult, asked_at: datetime) -> PaperOrder:
+        """Book a result now; what happened since the market was asked is seen by the next look."""
         work = partial(
-            paper_orders.book_fill_result, seq=paper_order.seq, result=result, at=at, redeems=self.terms.redeems
+            paper_orders.book_fill_result,
+            seq=paper_order.seq,
+            result=result,
+            at=self.clock.now(),
+            checked_at=asked_at,
+            redeems=self.terms.redeems,
         )
         return await self.database.writer.run(work)
 

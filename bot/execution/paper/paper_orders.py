@@ -44,7 +44,7 @@ values (:intent, :tag, :account, :ref, :target, :event, :contract, :body, 'sent'
         :expires_at, :sealed_at)
 """
 _UPDATE_RESTING = """
-update ticket set state = 'resting', why = :why, memory = :memory, looked_at = :at,
+update ticket set state = 'resting', why = :why, memory = :memory, looked_at = :checked_at,
   market = iif(market = '', :market, market)
 where seq = :seq
 """
@@ -161,9 +161,12 @@ def accept_order(database: Database, sealed_order: SealedPaperOrder, tag: str, a
     return _read_known_order(database, sealed_order.intent)
 
 
-def book_fill_result(database: Database, seq: int, result: FillResult, *, at: datetime, redeems: bool) -> PaperOrder:
+def book_fill_result(
+    database: Database, seq: int, result: FillResult, *, at: datetime, checked_at: datetime, redeems: bool
+) -> PaperOrder:
     """Book the fills of an open order, and what happens to the rest; a closed order gets nothing.
 
+    A rest that waits has been checked against the market up to ``checked_at``.
     Raises MalformedDataError for fills beyond the order; then nothing is booked.
     """
     paper_order = read_order(database, seq)
@@ -175,7 +178,7 @@ def book_fill_result(database: Database, seq: int, result: FillResult, *, at: da
         accounting.redeem_pairs(database, paper_order.sealed_order.order.contract, at, seq)
     database.execute(_UPDATE_MARKET, {"seq": seq, "market": sanitize_text(result.market_state)})
     if result.remainder is RemainderState.RESTING:
-        _keep_resting(database, paper_order, result, at)
+        _keep_resting(database, paper_order, result, checked_at)
     else:
         close_order(database, seq, _end_state(read_order(database, seq), result.remainder, at), result.why, at)
     return read_order(database, seq)
@@ -342,7 +345,7 @@ def _order_holding(sealed_order: SealedPaperOrder) -> PaperHolding:
     )
 
 
-def _keep_resting(database: Database, paper_order: PaperOrder, result: FillResult, at: datetime) -> None:
+def _keep_resting(database: Database, paper_order: PaperOrder, result: FillResult, checked_at: datetime) -> None:
     if paper_order.sealed_order.expires_at is None:
         message = f"the order {paper_order.sealed_order.intent} rests, but was sealed as one that never rests"
         raise MalformedDataError(message)
@@ -350,7 +353,7 @@ def _keep_resting(database: Database, paper_order: PaperOrder, result: FillResul
         "seq": paper_order.seq,
         "why": sanitize_text(result.why),
         "memory": sanitize_text(result.plugin_state),
-        "at": format_timestamp(at),
+        "checked_at": format_timestamp(checked_at),
         "market": sanitize_text(result.market_state),
     }
     database.execute(_UPDATE_RESTING, values)

@@ -35,7 +35,7 @@ FIELDS = "fields=event_date%7Cevent_type%7Ccountry%7Cfatalities"
 
 def url(more: str, page: int = 1, country: str = "Sri+Lanka") -> str:
     head = f"https://acleddata.com/api/acled/read?_format=json&country={country}"
-    return f"{head}&{SPAN}&{FIELDS}&limit=5000{more}&page={page}"
+    return f"{head}&{SPAN}{more}&{FIELDS}&limit=5000&page={page}"
 
 
 def event(day: str, kind: str = "Protests", deaths: object = 0, country: str = "Sri Lanka") -> dict[str, Any]:
@@ -93,17 +93,43 @@ async def test_deaths_are_summed_over_all_events_of_the_country(tmp_path: Path) 
 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
 async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_path: Path) -> None:
-    context, http = answered(reply(), tmp_path, now=NOW)
+    context, http = answered(reply(event("2026-03-01")), tmp_path, now=NOW)
     found = await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=before)
     first, last = asked_in(http.requests[0].url)["event_date"].split("|")
     assert last == LAST_DAYS[before] == found.dates[-1].isoformat()
     assert date.fromisoformat(last) - date.fromisoformat(first) == timedelta(days=359)
 
 
+HEAD = "https://acleddata.com/api/acled/read?_format=json"
+# Any event of the country up to that day, and any event at all in the last window.
+ANY_OF_COUNTRY = (
+    f"{HEAD}&country=Antarctica&event_date=1997-01-01%7C2026-03-04&event_date_where=BETWEEN&{FIELDS}&limit=1&page=1"
+)
+ANY_OF_WINDOW = f"{HEAD}&event_date=2026-02-03%7C2026-03-04&event_date_where=BETWEEN&{FIELDS}&limit=1&page=1"
+EMPTY = {url("&event_type=Battles", country="Antarctica"): reply()}
+
+
 async def test_a_country_where_nothing_happened_has_zeros(tmp_path: Path) -> None:
-    context, _ = answered(reply(), tmp_path, now=NOW)
+    older, elsewhere = event("1999-01-01", country="Antarctica"), event("2026-03-01", country="Peru")
+    pages = EMPTY | {ANY_OF_COUNTRY: reply(older), ANY_OF_WINDOW: reply(elsewhere)}
+    context, _ = web(pages, tmp_path, now=NOW)
     found = await AcledEvents(SETTINGS, context).series("Antarctica/Battles", before=BEFORE)
     assert set(found.values) == {0.0}
+
+
+@pytest.mark.parametrize("seen", [reply(), reply(event("1999-01-01", country="Antarctic Islands"))])
+async def test_a_country_of_which_the_account_sees_nothing_has_no_series(seen: bytes, tmp_path: Path) -> None:
+    pages = EMPTY | {ANY_OF_COUNTRY: seen, ANY_OF_WINDOW: reply(event("2026-03-01"))}
+    context, _ = web(pages, tmp_path, now=NOW)
+    with pytest.raises(NotFoundError, match="the account sees no event of 'Antarctica' up to 2026-03-04"):
+        await AcledEvents(SETTINGS, context).series("Antarctica/Battles", before=BEFORE)
+
+
+async def test_a_period_in_which_the_account_sees_nothing_of_the_world_has_no_series(tmp_path: Path) -> None:
+    pages = EMPTY | {ANY_OF_COUNTRY: reply(event("1999-01-01", country="Antarctica")), ANY_OF_WINDOW: reply()}
+    context, _ = web(pages, tmp_path, now=NOW)
+    with pytest.raises(RequestRejectedError, match="the account sees no event from 2026-02-03 to 2026-03-04"):
+        await AcledEvents(SETTINGS, context).series("Antarctica/Battles", before=BEFORE)
 
 
 @pytest.mark.parametrize("last", ["2025-08-29", "2026-03-03"])

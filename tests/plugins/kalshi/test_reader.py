@@ -281,6 +281,14 @@ async def test_a_question_is_found_by_ticker_event_and_address(kalshi: KalshiFix
             await kalshi.reader.find_question(name)
 
 
+async def test_a_closed_market_is_not_found_in_the_last_open_one_of_its_event(kalshi: KalshiFixture) -> None:
+    kalshi.venue.add(event(market("A", status="closed"), market("B"), number=30))
+    with pytest.raises(RequestRejectedError, match="KXDEMO-26DEC30-A cannot be forecast: it is closed"):
+        await kalshi.reader.find_question("KXDEMO-26DEC30-A")
+    for name in ("KXDEMO-26DEC30-B", "event:KXDEMO-26DEC30", "kxdemo-26dec30"):
+        assert (await kalshi.reader.find_question(name)).ref.key == "KXDEMO-26DEC30-B"
+
+
 async def test_too_many_requests_without_a_header_are_retried_and_reported(kalshi: KalshiFixture) -> None:
     kalshi.venue.override = lambda _: ScriptedResponse(status=429, body=b'{"error": "too many requests"}')
     with pytest.raises(ServiceUnavailableError):

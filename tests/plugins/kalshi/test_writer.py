@@ -134,7 +134,7 @@ async def test_nothing_is_sealed_once_a_market_has_closed(live: WriterFixture) -
         {"close_time": (now - timedelta(seconds=1)).isoformat()},
     ):
         live.kalshi.venue.change_market(A, **changes)
-        with pytest.raises(RequestRejectedError, match="open"):
+        with pytest.raises(RequestRejectedError, match=r"open|cannot be forecast: closed"):
             await seal_batch(live.writer(), question, intent)
     live.kalshi.venue.change_market(A, close_time=(now + timedelta(seconds=1)).isoformat())
     assert len((await seal_batch(live.writer(), question, intent)).sealed) == 1

@@ -38,7 +38,7 @@ async def test_mf_r2_booleans_are_words_and_lists_have_brackets_also_of_one(mani
     assert encode_query({"perAnswer": True, "lite": False, "ids": ["x"]}) == "?perAnswer=true&lite=false&ids[]=x"
     market = open_market(manifold)
     assert await manifold.client().market_prices([market.id]) == {market.id: {"prob": 0.5}}
-    await manifold.client().position_metrics(manifold.ada.id)
+    await manifold.client().positions(manifold.ada.id)
     (asked,) = manifold.asked("/v0/market-probs")
     assert asked.query == f"ids[]={market.id}"
     assert query_of(manifold.asked("/v0/get-user-contract-metrics")[0])["perAnswer"] == "true"

@@ -11,7 +11,7 @@ import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,8 @@ Fact = Mapping[str, Any]
 LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1, minutes=5), timedelta(seconds=2)
 # What people ask for is heard of within seconds while the program runs, and a pass goes on for so long.
 HEARD, CLOSE_MARGIN_S = timedelta(minutes=15), 60.0
+# So many lists one after the other may be old answers of a venue; and the reason of what a person asked for.
+OLD_LISTS, ASKED = 2, "asked for"
 _STOPS = ("halt", "stop file", "disarm")
 MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H = 1.0, 72.0, (24.0, 2.0)
 _DECIDED = """
@@ -39,7 +41,7 @@ from intent i left join attempt a on a.intent = i.id
 where i.venue <> 'forecastbench' and i.action <> 'comment' group by i.id
 """
 _RUNS = """
-select f.ref, f.forecaster, f.state, f.made_at, f.started_at, q.venue, q.closes_at, q.as_of, v.body,
+select f.ref, f.forecaster, f.state, f.why, f.made_at, f.started_at, q.venue, q.closes_at, q.as_of, v.body,
   (select min(r.seen_at) from resolution r where r.ref = f.ref) as resolved_at,
   (select count(*) from question_version w where w.ref = f.ref) as versions
 from forecast f join question q on q.ref = f.ref join question_version v on v.version = q.version
@@ -72,7 +74,8 @@ class OmissionChecks:
     """Judges one ledger by the passes of jobs that ended well.
 
     ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock, ``locked``
-    the questions that were ever locked, and ``acts`` what people did.
+    the questions that were ever locked, ``acts`` what people did, and ``closed`` from when until when each question was
+    closed at its venue.
     """
 
     ledger: Path
@@ -81,12 +84,14 @@ class OmissionChecks:
     clock_moves: Sequence[datetime]
     locked: Collection[str]
     acts: Sequence[Fact]
+    closed: Mapping[str, Sequence[Sequence[datetime | None]]] = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say what was not done, or too late."""
         yield from self._undecided()
         yield from self._unsent()
         yield from self._not_renewed()
+        yield from self._forecast_after_close()
         yield from self._held_on()
         yield from self._false_reasons()
 
@@ -157,9 +162,22 @@ class OmissionChecks:
                 if row["state"] == "done" and row["closes_at"] is not None and not self._is_left_out(row):
                     yield from self._late_renewal(row, after)
 
+    def _forecast_after_close(self) -> Iterator[str]:
+        """What several lists of its venue did not have, because it is closed there, is not forecast unasked."""
+        for row in read_rows(self.ledger, _RUNS):
+            started, is_event = parse_timestamp(row["started_at"]), ":event:" in row["ref"]
+            for since, until in () if is_event or row["why"] == ASKED else self.closed.get(row["ref"], ()):
+                if since is None or not since < started < (until or datetime.max.replace(tzinfo=UTC)):
+                    continue
+                if (count := self._passes_between(f"discover {row['venue']}", since, started)) > OLD_LISTS:
+                    what = f"{row['ref']} was forecast at {started} by {row['forecaster']}, {row['why']}"
+                    yield f"omission: {what}, and was closed since {since}, {count} lists before that"
+
     def _late_renewal(self, row: Row, after: Row | None) -> Iterator[str]:
         made, closes = parse_timestamp(row["made_at"]), parse_timestamp(row["closes_at"])
         ends = [closes, *[parse_timestamp(row[name]) for name in ("as_of", "resolved_at") if row[name]]]
+        # A venue may close a question before its time; one that it opens again may still be postponed.
+        ends += [since for since, _ in self.closed.get(row["ref"], ()) if since is not None]
         until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
         due, why = self._due(made, closes, is_moved=row["versions"] > 1)
         if due < min(ends) and (count := self._passes_between("forecast", due, until)):

@@ -23,8 +23,6 @@ DELAY_S = 2.0
 ONE_MOMENT, LONGEST_MOVE = timedelta(seconds=2), timedelta(hours=1)
 # The market that an order meets is read within so long before the fill.
 READ_BEFORE = timedelta(seconds=90)
-# A fill has the time at which its market was asked for, and a request may wait so long for its pace.
-READ_AFTER = timedelta(seconds=30)
 PRICE_SLACK, CENT = 1e-6, 0.01
 # Outcomes are paid after a delay, by a job that was killed once at most.
 PAID_WITHIN = timedelta(hours=30)
@@ -117,7 +115,7 @@ class PaperChecks:
         met = [
             one
             for one in seen
-            if max(started + delay, at - READ_BEFORE) - ONE_MOMENT <= one["clock"] <= at + READ_AFTER
+            if max(started + delay, at - READ_BEFORE) - ONE_MOMENT <= one["clock"] <= at + ONE_MOMENT
         ]
         if seen and not met:
             yield f"{what} was filled at {row['at']}, and its market was not read then"

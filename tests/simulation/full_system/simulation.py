@@ -448,7 +448,9 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         "configs": schedule.configs,
         "clock_moves": schedule.clock_moves,
     }
-    omissions = OmissionChecks(**known, passes=passes, locked=schedule.locked, acts=facts["acts"])
+    omissions = OmissionChecks(
+        **known, passes=passes, locked=schedule.locked, acts=facts["acts"], closed=facts["closed"]
+    )
     sizing = SizingChecks(**known, books=facts["books"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
     records = RecordChecks(ledger=schedule.ledger, configs=schedule.configs, endings=facts["endings"])

@@ -14,7 +14,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REF = "manifold:lamp"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
-create table forecast (id, ref, forecaster, state, made_at, started_at, decided_at, revision);
+create table forecast (id, ref, forecaster, state, why, made_at, started_at, decided_at, revision);
 create table decision (id, forecast, at, until, verdict, why);
 create table intent (id, ref, venue, action, state, planned_at, changed_at);
 create table attempt (intent, started_at);
@@ -117,6 +117,40 @@ def test_a_forecast_is_renewed_in_time(
     found = judge(tmp_path, forecast(0.0), *rows, *question(closes), passes=passes, configs=[config])
     late = [one for one in found if f"of {NOON}" in one]
     assert (bool(late), all(words in one for one in late)) == (bool(words), True)
+
+
+# It is stale after six hours.
+@pytest.mark.parametrize(("closed", "count"), [([(5.0, None)], 0), ([(5.0, 5.5)], 0), ([(7.0, None)], 1), ([], 1)])
+def test_what_its_venue_closed_early_is_not_to_be_renewed(
+    tmp_path: Path, closed: list[tuple[float, float | None]], count: int
+) -> None:
+    passes, spans = passed("forecast", 6.2, 6.6), {REF: [[moment(one) for one in span] for span in closed]}
+    assert len(judge(tmp_path, forecast(0.0), *question(), passes=passes, closed=spans)) == count
+
+
+@pytest.mark.parametrize(
+    ("closed", "lists", "why", "count"),
+    [
+        ([(1.0, None)], (1.1, 1.2, 1.3), "stale", 1),
+        ([(1.0, 5.0)], (1.1, 1.2, 1.3), "stale", 1),
+        ([(1.0, 3.0)], (1.1, 1.2, 1.3), "stale", 0),
+        ([(1.0, None)], (1.1, 1.2), "stale", 0),
+        ([(1.0, None)], (1.1, 1.2, 1.3), "asked for", 0),
+        ([], (1.1, 1.2, 1.3), "stale", 0),
+    ],
+)
+def test_what_its_venue_closed_early_is_not_forecast_unasked(
+    tmp_path: Path, closed: list[tuple[float, float | None]], lists: tuple[float, ...], why: str, count: int
+) -> None:
+    spans = {REF: [[moment(one) for one in span] for span in closed]}
+    rows, passes = [forecast(0.0), forecast(4.0, why=why, revision=2)], passed("discover manifold", *lists)
+    found = judge(tmp_path, *rows, *question(), passes=passes, closed=spans)
+    assert [one for one in found if "was closed since" in one] == found
+    assert len(found) == count
+
+
+def moment(hours: float | None) -> datetime | None:
+    return None if hours is None else NOON + timedelta(hours=hours)
 
 
 @pytest.mark.parametrize(("hours", "count"), [((1.0,), 0), ((1.0, 2.0), 1)])

@@ -77,6 +77,7 @@ class WorldRecord:
     accounts: list[Fact] = field(default_factory=list)
     books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
     unread: list[Fact] = field(default_factory=list)
+    closed: dict[str, list[list[datetime | None]]] = field(default_factory=dict)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
     _closes: dict[str, datetime | None] = field(default_factory=dict)
@@ -121,6 +122,7 @@ class WorldRecord:
     def look(self) -> None:
         """Note orders that have come since the last look, and what each of them costs by now."""
         self._note_closes()
+        self._note_closed()
         for venue in ("manifold", "polymarket"):
             service = self.bridges.all.get(venue)
             if service is None:
@@ -142,7 +144,10 @@ class WorldRecord:
             "outcomes": outcomes,
             "endings": dict(self._endings(undone)),
             "undone": {*undone},
-            **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books", "unread")},
+            **{
+                name: getattr(self, name)
+                for name in ("acts", "eras", "writes", "accounts", "books", "unread", "closed")
+            },
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
             "bills": [{"true_time": at, **usage} for at, usage in self.bridges.environment.model_server.billed],
@@ -186,6 +191,32 @@ class WorldRecord:
         markets = {} if self.bridges.manifold is None else self.bridges.manifold.state.markets
         for market in islice(markets.values(), len(self._closes), None):
             self._closes[market.id] = None if market.closes is None else _moment_of(market.closes)
+
+    def _note_closed(self) -> None:
+        """Note from when until when a question is closed at its venue, or one market of an event is."""
+        for ref, is_closed in self._closed_questions():
+            spans = self.closed.setdefault(ref, [])
+            if is_closed and (not spans or spans[-1][1] is not None):
+                spans.append([self.now(), None])
+            elif not is_closed and spans and spans[-1][1] is None:
+                spans[-1][1] = self.now()
+
+    def _closed_questions(self) -> Iterator[tuple[str, bool]]:
+        if (manifold := self.bridges.manifold) is not None:
+            now = manifold.now_ms()
+            for market in manifold.state.markets.values():
+                is_closed = market.resolution is not None or (market.closes is not None and market.closes <= now)
+                names = [market.id, *(f"{market.id}/{answer.id}" for answer in market.answers)]
+                yield from ((f"manifold:{name}", is_closed) for name in names)
+        if (metaculus := self.bridges.metaculus) is not None:
+            for asked in metaculus.state.questions.values():
+                yield f"metaculus:{asked.post}:{asked.id}", asked.close <= metaculus.now()
+        if (exchange := self.bridges.polymarket) is not None:
+            events: dict[str, bool] = {}
+            for other in exchange.state.markets.values():
+                yield f"polymarket:{other.condition}", not other.trades_now
+                events[other.event] = events.get(other.event, False) or not other.trades_now
+            yield from ((f"polymarket:event:{event}", is_closed) for event, is_closed in events.items() if event)
 
     # Orders
 

@@ -47,7 +47,7 @@ async def records(tmp_path: Path) -> AsyncIterator[ReadOnlyState]:
         yield ReadOnlyState(config=Config(), folder=tmp_path, ledger=ledger)
 
 
-def beside(records: ReadOnlyState, before: ForecastAttempt | None = None) -> DaemonForecast:
+def beside(records: ReadOnlyState, before: ForecastAttempt | None = None, *, submit: bool = False) -> DaemonForecast:
     view = ForecastView(console=stdout_console(), question=QUESTION, trials=1, steps=10)
     return DaemonForecast(
         records=records,
@@ -56,13 +56,14 @@ def beside(records: ReadOnlyState, before: ForecastAttempt | None = None) -> Dae
         forecaster=FOX,
         view=view,
         before=before,
+        submit=submit,
     )
 
 
-async def begun(records: ReadOnlyState) -> RunningForecast:
+async def begun(records: ReadOnlyState, *, forecast_only: bool = False) -> RunningForecast:
     now = FakeClock().now()
     running = await records.ledger.forecasts.begin(
-        ForecastStart(question=QUESTION, forecaster=FOX, cutoff=now, why="x", now=now)
+        ForecastStart(question=QUESTION, forecaster=FOX, cutoff=now, why="x", now=now, forecast_only=forecast_only)
     )
     await records.ledger.forecasts.log_step(running.id, trial=1, number=1, step=STEP, at=now)
     return running
@@ -121,6 +122,22 @@ async def test_one_that_was_under_way_is_taken_for_the_answer_and_one_that_was_d
     done = await load_newest_attempt(records, QUESTION, FOX)
     dead(records)
     assert await beside(records, done).wait_for_forecast(taken(records)) is None
+
+
+@pytest.mark.parametrize("is_told_in_time", [True, False])
+async def test_one_that_was_only_to_be_seen_is_no_answer_to_who_wants_it_submitted(
+    records: ReadOnlyState, *, is_told_in_time: bool
+) -> None:
+    running = await begun(records, forecast_only=True)
+    before = await load_newest_attempt(records, QUESTION, FOX)
+    if is_told_in_time:
+        # As the daemon does where the request comes before the end of the forecast.
+        await records.ledger.schedule.submit_looks([DueEntry(ref=REF, forecaster=FOX, due_at=NOW, why="asked for")])
+    await ended(records, running)
+    dead(records)
+    found = await beside(records, before, submit=True).wait_for_forecast(taken(records))
+    assert found == (running.id if is_told_in_time else None)
+    assert await beside(records, before).wait_for_forecast(taken(records)) == running.id
 
 
 async def test_a_forecast_without_an_answer_is_told_with_its_reason(records: ReadOnlyState) -> None:

@@ -92,6 +92,7 @@ class JobsFixture:
     limits: TrialLimits = field(default_factory=TrialLimits)
     lease: timedelta = timedelta(minutes=15)
     surveyed: set[str] = field(default_factory=set)
+    listed: dict[str, set[QuestionRef]] = field(default_factory=dict)
 
     async def discover(self, forecasters: Sequence[str] = (FIRST,)) -> str:
         return await discover_questions(
@@ -104,6 +105,7 @@ class JobsFixture:
                 policy=self.policy,
                 fits=self.fits,
                 discovered_venues=self.surveyed,
+                listed_questions=self.listed,
             )
         )
 
@@ -149,6 +151,8 @@ class JobsFixture:
                 pass_limit_s=60.0,
                 is_stopping=self.stop,
                 requested=self.requested,
+                readers={VENUE: self.reader or self.venue},
+                listed_questions=self.listed,
             )
         )
 

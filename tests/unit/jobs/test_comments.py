@@ -7,12 +7,13 @@ import pytest
 
 from bot.core.beliefs import Belief, Evidence, Step, StepAction, StepObservation
 from bot.core.predictions import BinaryPrediction
-from bot.core.questions import Question
+from bot.core.questions import Question, QuestionRef
 from bot.core.redaction import register_secrets, temporary_secrets
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState
+from bot.jobs.comments import MAX_COMMENTS
 from bot.store.cap_usage import CapUsageScope
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
-from tests.unit.jobs.conftest import FIRST, JobsFixture
+from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture
 from tests.unit.jobs.trading_fixture import TradingFixture
 
 
@@ -119,6 +120,23 @@ async def test_questions_of_one_event_share_one_comment_where_the_venue_says_so(
         )
         await trading_fixture.submit()
     assert len(await comments(trading_fixture)) == 2
+
+
+async def test_forecasts_that_may_not_be_commented_do_not_keep_others_waiting(trading_fixture: TradingFixture) -> None:
+    trading_fixture.wants.stake, trading_fixture.execution_policy = (
+        1.0,
+        replace(trading_fixture.execution_policy, posts_comments=False),
+    )
+    schedule, now = trading_fixture.jobs_fixture.ledger.schedule, trading_fixture.jobs_fixture.clock.now()
+    for number in range(MAX_COMMENTS):
+        await trading_fixture.forecast(f"rain {number}")
+        await trading_fixture.submit()
+        ref = QuestionRef(VENUE, f"rain {number}")
+        await schedule.lock(ref, forecaster=None, reason="odd", until=None, now=now)
+    trading_fixture.execution_policy = replace(trading_fixture.execution_policy, posts_comments=True)
+    await trading_fixture.forecast("snow")
+    await trading_fixture.submit()
+    assert [intent.ref.key for intent, _ in await comments(trading_fixture)] == ["snow"]
 
 
 async def test_what_was_acknowledged_long_ago_is_left_alone(trading_fixture: TradingFixture) -> None:

@@ -1,7 +1,9 @@
 """A forecast that a person only wants to see: it never leaves, and changes nothing about what the daemon does."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 
 import pytest
 
@@ -14,6 +16,7 @@ from bot.store.requests import send_request
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
 from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture
 from tests.unit.jobs.test_failed_trials import FakeFailingForecaster
+from tests.unit.jobs.test_forecast_pass import FakeBlockedForecaster
 from tests.unit.jobs.test_requested_forecasts import OWN, attended
 
 REF = QuestionRef(VENUE, "rain")
@@ -145,6 +148,42 @@ async def test_one_that_failed_first_is_submitted_where_a_person_asks_for_that_m
     await jobs_fixture.clock.advance(301)
     assert await jobs_fixture.forecast() == "1 forecasts made"
     assert await jobs_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
+@pytest.mark.parametrize("has_earlier", [True, False])
+async def test_one_that_is_being_made_is_submitted_where_a_person_asks_for_that_meanwhile(
+    jobs_fixture: JobsFixture, *, has_earlier: bool
+) -> None:
+    ref = QuestionRef(VENUE, "slow rain")
+    gated = FakeBlockedForecaster()
+    jobs_fixture.forecasters = {FIRST: gated}
+    jobs_fixture.offer("slow rain")
+    await jobs_fixture.discover([FIRST] if has_earlier else [])
+    if has_earlier:
+        gated.gate.set()
+        await jobs_fixture.forecast()
+        await jobs_fixture.submit()
+        gated.gate.clear()
+        await jobs_fixture.clock.advance(3600)
+    gated.arrived.clear()
+    making = None
+    for submit in (False, True):
+        wish = ForecastQuestion(ref=ref, forecaster=FIRST, question=None, submit=submit)
+        send_request(jobs_fixture.path, wish, at=jobs_fixture.clock.now())
+        assert await attended(jobs_fixture) == "1 requests done"
+        making = making or asyncio.ensure_future(jobs_fixture.forecast())
+        await gated.waits("slow rain")
+    await jobs_fixture.clock.advance(60)
+    gated.gate.set()
+    assert making is not None
+    assert await making == "1 forecasts made"
+    made = (await jobs_fixture.history("slow rain"))[-1]
+    assert await scheduled(jobs_fixture, ref) == made.made_at + timedelta(days=3)
+    done = await jobs_fixture.submit()
+    assert done == ("0 planned, 1 held, 0 acknowledged" if has_earlier else "1 planned, 0 held, 1 acknowledged")
+    [row] = await jobs_fixture.ledger.submissions.decisions(made.id)
+    assert "recorded only" not in row.decision.why
+    assert await jobs_fixture.forecast() == "0 forecasts made"
 
 
 @pytest.mark.parametrize("submit", [True, False])

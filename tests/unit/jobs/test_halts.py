@@ -1,4 +1,7 @@
+from collections.abc import Sequence
+
 import pytest
+from structlog.testing import capture_logs
 
 from bot.core.errors import ServiceUnavailableError
 from bot.core.operator_requests import HaltSubmissions
@@ -7,7 +10,7 @@ from bot.jobs.privileged_requests import PrivilegedRequestContext, handle_privil
 from bot.store import permissions
 from bot.store.permissions import ALL_VENUES, HaltEndCondition, SubmissionHalt
 from tests.unit.jobs.conftest import VENUE, JobsFixture
-from tests.unit.jobs.trading_fixture import TradingFixture
+from tests.unit.jobs.trading_fixture import FakeTradingAccount, TradingFixture
 
 
 @pytest.fixture
@@ -68,6 +71,22 @@ async def test_a_halt_takes_back_what_rests_with_an_audit_row_before_and_after(
         assert await job.enforce_halts() == "1 venues halted, 0 orders cancelled"
     # Empty at once and for two minutes, and then left alone.
     assert trading_fixture.broker.reads - before == 1 + 3
+
+
+class UnyieldingAccount(FakeTradingAccount):
+    """Cancels nothing."""
+
+    async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
+        return []
+
+
+async def test_orders_that_still_rest_are_not_logged_as_cancelled(jobs_fixture: JobsFixture) -> None:
+    trading_fixture = TradingFixture(jobs_fixture, UnyieldingAccount(jobs_fixture.clock.now))
+    await rest(trading_fixture, "rain")
+    await stop(trading_fixture, VENUE)
+    with capture_logs() as logs:
+        assert await halting(trading_fixture).enforce_halts() == "1 venues halted, 0 orders cancelled"
+    assert [(one["event"], one["orders"]) for one in logs] == [("open orders were not cancelled", 1)]
 
 
 async def test_nothing_is_taken_back_where_the_credentials_were_refused(trading_fixture: TradingFixture) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.core.errors import RequestRejectedError
 from bot.core.operator_requests import WithdrawForecast
@@ -140,6 +141,16 @@ async def test_a_withdrawal_that_the_venue_refused_is_not_planned_again_in_each_
     await paper.passes(0.4)
     await paper.jobs_fixture.clock.advance((3 * DAY).total_seconds())
     assert await paper.stale(after=2 * DAY) == 1
+
+
+async def test_a_withdrawal_that_is_only_planned_is_not_logged_as_done(paper: WithdrawalFixture) -> None:
+    await paper.passes()
+    await paper.jobs_fixture.clock.advance((3 * DAY).total_seconds())
+    with capture_logs() as logs:
+        assert await paper.stale(after=2 * DAY) == 1
+    assert await paper.stands() == 0.3
+    [entry] = [one for one in logs if one.get("question") == str(REF)]
+    assert entry["event"].startswith("withdrawal planned")
 
 
 async def test_what_was_renewed_by_the_same_forecast_goes_stale_again(paper: WithdrawalFixture) -> None:

@@ -43,6 +43,18 @@ async def test_another_moment_is_a_correction_too(ledger_fixture: LedgerFixture)
     )
 
 
+async def test_an_outcome_that_is_known_is_not_known_since_later(ledger_fixture: LedgerFixture) -> None:
+    """A reader whose venue gives no time has the time of each reading."""
+    await ledger_fixture.ask()
+    record = ledger_fixture.ledger.resolutions.record
+    await record([happened(1.0, days=1)], seen_at=NOON + DAY)
+    for days in (2, 3):
+        assert await record([happened(1.0, days=days)], seen_at=NOON + days * DAY) == UpsertResult(same=1)
+    # An earlier time may be true, and so may another outcome.
+    assert await record([happened(1.0, days=0)], seen_at=NOON + 4 * DAY) == UpsertResult(changed=1)
+    assert await record([happened(0.0, days=5)], seen_at=NOON + 5 * DAY) == UpsertResult(changed=1)
+
+
 async def test_every_kind_of_outcome_is_kept(ledger_fixture: LedgerFixture) -> None:
     outcomes: dict[str, Outcome] = {
         "a": BinaryOutcome(0.5),

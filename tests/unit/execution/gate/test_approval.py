@@ -1,12 +1,21 @@
+import math
 from pathlib import Path
 
 import pytest
 
 from bot.core.orders import ContractSide, Order, OrderSide
-from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape, Prediction
+from bot.core.predictions import (
+    BinaryPrediction,
+    BinaryShape,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+)
 from bot.core.questions import CrowdForecast
-from bot.core.submissions import HoldDecision, SendDecision
-from bot.execution.gate.approval import market_divergence, order_belief
+from bot.core.submissions import ExecutionMode, HoldDecision, SendDecision
+from bot.execution.gate.approval import market_divergence, missing_approval_reason, order_belief
 from bot.execution.gate.gate import Gate
 from bot.execution.gate.kill_switch import KillSwitch
 from tests.unit.execution.gate.decision_contexts import NOW, case, crowd, forecast, make_policy, order, question, trade
@@ -106,6 +115,42 @@ def test_of_several_options_the_furthest_counts() -> None:
     assert market_divergence(case(forecast=ours, question=question(shape=shape, crowd=theirs))) == pytest.approx(
         1.3862943611
     )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "distance"),
+    [
+        # One quarter became one half; the log-odds of a quarter are -ln(3).
+        ((0.0, 0.25, 0.5, 0.75, 1.0), (0.0, 0.5, 0.6, 0.8, 1.0), math.log(3.0)),
+        # At 0.1875 of the only step the market has a quarter, and the forecast 0.575.
+        ((0.1, 0.9), (0.5, 0.9), math.log(3.0) + math.log(0.575 / 0.425)),
+        # The market has no point below 0.4.
+        ((0.4, 0.9), (0.2, 0.9), math.log(0.4 / 0.6) - math.log(0.2 / 0.8)),
+        # Only the tails differ.
+        ((0.0, 0.001, 0.25, 0.5, 0.75, 0.98, 1.0), (0.0, 0.1, 0.25, 0.5, 0.75, 0.9999, 1.0), 0.0),
+    ],
+)
+def test_a_curve_is_as_far_as_it_is_from_the_quartiles_of_the_market(
+    theirs: tuple[float, ...], ours: tuple[float, ...], distance: float
+) -> None:
+    grid = tuple(float(number) for number in range(len(theirs)))
+    shape = CurveShape(grid=grid, open_lower=True, open_upper=True)
+    market = CrowdForecast(prediction=CurvePrediction(theirs), at=NOW)
+    context = case(forecast=forecast(CurvePrediction(ours)), question=question(shape=shape, crowd=market))
+    assert market_divergence(context) == pytest.approx(distance)
+
+
+def test_a_curve_far_from_the_market_waits_for_a_person() -> None:
+    shape = CurveShape(grid=(0.0, 1.0, 2.0), open_lower=False, open_upper=False)
+    market = CrowdForecast(prediction=CurvePrediction((0.0, 0.5, 1.0)), at=NOW)
+    far = forecast(CurvePrediction((0.0, 0.9, 1.0)))
+    context = case(
+        ExecutionMode.LIVE,
+        policy=make_policy(ExecutionMode.LIVE, divergence=1.5),
+        forecast=far,
+        question=question(shape=shape, crowd=market),
+    )
+    assert "2.20 from the market in log-odds" in str(missing_approval_reason(context))
 
 
 def test_a_certain_belief_is_far_but_not_infinitely() -> None:

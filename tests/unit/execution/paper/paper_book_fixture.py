@@ -118,8 +118,9 @@ async def open_paper_book_fixture(
     redeems: bool = False,
     cash: float = 100.0,
     delay_s: float = 0.0,
+    clock: FakeClock | None = None,
 ) -> AsyncIterator[PaperBookFixture]:
-    clock = FakeClock()
+    clock = clock or FakeClock()
     place = PaperBookContext(clock=clock, http=FakeHttpClient({}), folder=folder, cash=cash, delay_s=delay_s)
     async with open_paper_book(place, market, PaperBookTerms(currency=COINS, redeems=redeems)) as book:
         yield PaperBookFixture(book, market, clock)

@@ -19,7 +19,7 @@ from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.execution.paper.paper_market import FillRequest, FillResult, PaperFill, RemainderState
 from bot.execution.paper.report import read_book_report, read_order_reports
 from bot.store.database import open_writer
-from bot.testing.clock import START
+from bot.testing.clock import START, FakeClock
 from bot.testing.paper_market import FakePaperMarket
 from tests.unit.execution.paper.paper_book_fixture import (
     PaperBookFixture,
@@ -160,6 +160,36 @@ async def test_an_order_is_filled_on_the_market_as_it_is_after_the_delay(tmp_pat
         receipt = await sending
     assert receipt.fills[0].price == 0.45
     assert timedelta(seconds=2) <= receipt.fills[0].at - START <= timedelta(seconds=2.1)
+
+
+async def test_a_fill_has_the_time_at_which_its_market_was_known(tmp_path: Path) -> None:
+    """A request may wait for its pace; an account that is read meanwhile does not have the fill."""
+    clock = FakeClock()
+
+    class SlowMarket(FakePaperMarket):
+        async def fill_new_order(self, visit: FillRequest) -> FillResult:
+            clock.advance_without_waking(10.0)
+            return await super().fill_new_order(visit)
+
+        async def fill_resting_order(self, visit: FillRequest) -> FillResult | None:
+            clock.advance_without_waking(20.0)
+            return await super().fill_resting_order(visit)
+
+    market = SlowMarket(prices={"rain": 0.4}, size=4.0, resting_time=HOUR)
+    async with open_paper_book_fixture(tmp_path, market, clock=clock) as paper:
+        [bought] = (await paper.send("one", order(10.0, 0.5))).fills
+        assert bought.at == START + timedelta(seconds=10)
+        for _ in range(2):
+            clock.advance_without_waking(60.0)
+            await paper.book.advance()
+        *_, second, third = (await paper.stands("one")).fills
+    assert [one.at - START for one in (second, third)] == [timedelta(seconds=90), timedelta(seconds=170)]
+    # What happens while the market is asked is seen by the next look.
+    assert [visit.last_checked_at - START for visit in market.visits] == [
+        timedelta(),
+        timedelta(),
+        timedelta(seconds=70),
+    ]
 
 
 async def _taken(paper: PaperBookFixture) -> None:
