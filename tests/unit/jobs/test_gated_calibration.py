@@ -27,7 +27,7 @@ async def live_through(jobs_fixture: JobsFixture, days: int, *, every: int = 2, 
     """Say 90 % of one question a day; every so-many-th of them comes true, the day after."""
     jobs_fixture.forecasters = {FIRST: ScriptedForecaster(believe_yes(SAID))}
     for day in range(days):
-        key = f"day {day}"
+        key = f"day {day}, {teaches=}"
         asked = question(key, now=jobs_fixture.clock.now(), price=None)
         jobs_fixture.venue.add_questions(replace(asked, allows_training=teaches))
         await jobs_fixture.discover()
