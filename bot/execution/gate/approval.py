@@ -5,6 +5,7 @@ One reason to ask is a forecast that is far from the market.
 
 from collections.abc import Iterator, Mapping
 
+from bot.core.distributions import log_odds
 from bot.core.ids import derive_id
 from bot.core.orders import ContractSide, Order, OrderSide
 from bot.core.permissions import ApprovalState, SubmissionApproval
@@ -66,8 +67,6 @@ def _log_odds_distances(context: DecisionContext) -> Iterator[float]:
 
 
 def _log_odds_distance(first: float, second: float) -> float:
-    from bot.stats.arrays import log_odds  # noqa: PLC0415 - numpy
-
     return abs(log_odds(first, LOG_ODDS_CLIP) - log_odds(second, LOG_ODDS_CLIP))
 
 
