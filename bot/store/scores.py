@@ -20,9 +20,11 @@ from bot.store.connections import TransactionRunner
 from bot.store.score_totals import (
     SELECT_BINS,
     SELECT_PAIRS,
+    SELECT_ROUNDS,
     SELECT_SUMS,
     WAS_BEFORE_SPOT_TIME,
     CalibrationBin,
+    RoundSums,
     ScoreSums,
     counted_query,
     kept_score_totals,
@@ -125,6 +127,11 @@ _SELECT_SUMS, _SELECT_KEPT_SUMS = (
 _SELECT_BINS, _SELECT_KEPT_BINS = (
     f"""select forecaster, bin, sum(n), total(probability), total(outcome) from {table} group by forecaster, bin"""  # noqa: S608 - made of constants
     for table in (f"({SELECT_BINS.format(counted=_COUNTED)})", _KEPT.format(table="score_bin"))
+)
+_SELECT_ROUNDS, _SELECT_KEPT_ROUNDS = (
+    f"""select forecaster, rule, round, family, sum(n), total(outcome), total(value), total(outcome_with_crowd)
+    from {table} group by forecaster, rule, round, family order by round"""  # noqa: S608 - made of constants
+    for table in (f"({SELECT_ROUNDS.format(counted=_COUNTED)})", _KEPT.format(table="score_round"))
 )
 _SELECT_PAIRS = SELECT_PAIRS.format(counted=_COUNTED)
 _SHAPE_KINDS = {"chosen": "choice", "landed": "curve"}
@@ -307,6 +314,13 @@ class ScoreStore:
         rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
         names = [field.name for field in fields(CalibrationBin)]
         return [CalibrationBin(**dict(zip(names, row, strict=True))) for row in rows]
+
+    async def read_rounds(self, chosen: ScoreFilter) -> list[RoundSums]:
+        """Return the sums of the same predictions by round and family, rounds in order."""
+        sql = _SELECT_ROUNDS if chosen.needs_rows else _SELECT_KEPT_ROUNDS
+        rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
+        names = [field.name for field in fields(RoundSums)]
+        return [RoundSums(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def read_pairs(self, chosen: ScoreFilter, *, other: str) -> list[tuple[str, int, int, float, float]]:
         """Return Brier scores of each forecaster next to those of another one, on the predictions that both have.

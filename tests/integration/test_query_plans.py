@@ -57,6 +57,7 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     *(("costs", "--by", name) for name in ("day", "venue", "forecaster", "role")),
     ("costs", "--since", "2026-01-01"),
     ("score",),
+    ("score", "--json", "-"),
     ("score", "--forecaster", "plain", "--source", "almanac", "--venue", "lantern"),
     ("run", "--once"),
 )
