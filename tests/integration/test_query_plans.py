@@ -32,13 +32,14 @@ LARGE = (
     *("intent", "decision", "attempt", "fill", "score", "model_call", "event"),
     *("step", "recording", "bundle", "evidence_document"),
 )
-# Indexes of the few rows that are under way.
+# Indexes of the few rows that are under way or failed.
 SMALL_INDEXES = (
     "schedule_leased",
     "schedule_window",
     "prediction_unscored",
     "forecast_running",
     "forecast_undecided",
+    "forecast_failed",
     "model_call_reserved",
     "bundle_alone",
 )
@@ -59,6 +60,7 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     ("score",),
     ("score", "--json", "-"),
     ("score", "--forecaster", "plain", "--source", "almanac", "--venue", "lantern"),
+    ("score", "--since", "2026-11-01"),
     ("run", "--once"),
 )
 # What a backup counts: it reads every page of the ledger anyway. And once an hour, in a thread, the job that copies the
@@ -220,7 +222,7 @@ def large_table(name: str, sql: str) -> str | None:
 PAGE_ADDRESSES = (
     *("/", "/jobs", "/audit", "/question?ref=lantern:q5", "/questions?sort=closes", "/questions?sort=closed"),
     *("/questions?state=open&sort=closes", "/questions?state=resolved", "/questions?q=no+such+words", "/questions"),
-    "/costs?days=7",
+    *("/costs?days=7", "/forecasters?days=30", "/metrics"),
 )
 
 
