@@ -1,6 +1,7 @@
 """`foxcast costs`: model costs by question, model, day, venue, forecaster or role, and today's budgets."""
 
 import asyncio
+import sys
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -173,6 +174,10 @@ class CostsOptions:
         date | None,
         typer.Option(parser=parse_date, metavar="DATE", help="Only calls since this day (UTC)."),
     ] = None
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="The largest number of rows: the most expensive, or the last days.")
+    ] = 50
+    show_all: Annotated[bool, typer.Option("--all", help="Show all, without a limit.")] = False
     lab: Annotated[
         bool, typer.Option("--lab", help="Show costs of backtests, which have their own ledger and budgets.")
     ] = False
@@ -184,21 +189,31 @@ class CostsOptions:
 def costs(ctx: typer.Context, options: CostsOptions) -> None:
     """Show model costs and what remains of today's budgets."""
     now, config = SystemClock().now(), load_command_config(ctx)
+    limit = None if options.show_all else options.limit
     if options.lab:
-        report = asyncio.run(load_backtest_costs(config, options.by, options.since, now))
+        report = asyncio.run(load_backtest_costs(config, options.by, options.since, now, limit=limit))
     else:
-        report = query_ledger(config, lambda records: load_cost_report(records, options.by, options.since, now))
+        report = query_ledger(
+            config, lambda records: load_cost_report(records, options.by, options.since, now, limit=limit)
+        )
+    if report.has_more:
+        # On stderr, so that JSON on stdout stays valid.
+        which = "earlier days" if options.by is CostGrouping.DAY else f"cheaper {options.by}s"
+        sys.stderr.write(f"{which} are only in the total; see: foxcast costs --by {options.by} --all\n")
     if options.as_json:
         print_json(cost_report_to_json(report))
     else:
         print_cost_report(stdout_console(), report)
 
 
-async def load_backtest_costs(config: Config, by: CostGrouping, since: date | None, now: datetime) -> CostReport:
+async def load_backtest_costs(
+    config: Config, by: CostGrouping, since: date | None, now: datetime, *, limit: int | None = None
+) -> CostReport:
     """Load the costs of backtests; raises NotFoundError if none of them called a model yet."""
     folder = config.state / LAB_FOLDER
     if not (folder / LEDGER_FILE).exists():
         message = f"there is no ledger at {folder / LEDGER_FILE} yet; no backtest has called a model"
         raise NotFoundError(message)
     async with open_ledger_read_only(folder / LEDGER_FILE) as ledger:
-        return await load_cost_report(ReadOnlyState(config=config, folder=folder, ledger=ledger), by, since, now)
+        records = ReadOnlyState(config=config, folder=folder, ledger=ledger)
+        return await load_cost_report(records, by, since, now, limit=limit)

@@ -16,7 +16,7 @@ from bot.evaluation.value_text import format_bytes
 from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
 from bot.store.database import instance_lock
 from bot.store.database_sizes import StateSize, measure_state
-from bot.store.evidence_copies import archive_evidence, put_back_evidence
+from bot.store.evidence_copies import archive_evidence, find_databases, put_back_evidence
 from bot.store.evidence_packing import return_free_pages
 from bot.store.ledger import LEDGER_FILE, open_ledger, open_read_only, require_ledger, state_folder
 
@@ -85,14 +85,14 @@ def prune(ctx: typer.Context, *, older: OlderOption, as_json: JsonOption = False
     _require_old_enough(older)
     path = state_folder(config) / LEDGER_FILE
     require_ledger(path)
-    before = sum(one.total_bytes for one in measure_state(path, now=now).databases)
+    before = _count_bytes(path)
     try:
         with instance_lock(path.parent, started_at=now):
             removed = asyncio.run(_prune(path, now - older, now))
     except StateFolderLockedError as error:
         message = f"{error}; or set daemon.evidence_days = {older.days}, and the daemon does it while it works"
         raise StateFolderLockedError(message) from error
-    freed = before - sum(one.total_bytes for one in measure_state(path, now=now).databases)
+    freed = before - _count_bytes(path)
     if as_json:
         print_json({"forecasts": removed, "freed_bytes": freed})
     else:
@@ -159,6 +159,10 @@ async def _prune(path: Path, before: datetime, now: datetime) -> int:
         )
         await return_free_pages(ledger.documents.writer)
     return removed
+
+
+def _count_bytes(ledger: Path) -> int:
+    return sum(path.stat().st_size for path in find_databases(ledger))
 
 
 def _size_to_json(found: StateSize) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from bot.cli.command_exit import ExitCode
 from bot.cli.doctor_checks import (
     CONFIG_REMEDY,
     TRIALS_CHECK,
-    LastRunState,
     check_caps,
     check_demoted_models,
     check_failed_trials,
@@ -96,7 +95,13 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     yield CheckFinding(
         CheckVerdict.OK, "configuration", str(config.sources.document.path or "defaults and environment")
     )
-    yield from _check_plugins(config)
+    registry = None
+    try:
+        registry = load_registry(config)
+    except ConfigError as error:
+        yield CheckFinding(CheckVerdict.FAIL, "plugins", str(error), CONFIG_REMEDY)
+    else:
+        yield from _check_plugins(config, registry)
     yield _check_connections(config)
     yield _check_state_folder(config)
     yield _check_disk(config)
@@ -110,8 +115,9 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
         yield from check_model_health(config, folder / LEDGER_FILE, now)
         yield from check_process_load(folder / LEDGER_FILE)
         yield from check_caps(config, folder / LEDGER_FILE, now)
-    yield from check_permissions(config, folder / LEDGER_FILE, now)
-    yield from _check_live_venues(config, found, now)
+    yield from check_permissions(config, registry, folder / LEDGER_FILE, now)
+    if registry is not None:
+        yield from check_readiness(config, registry, found, now)
 
 
 def _check_services(config_path: Path | None) -> list[CheckFinding]:
@@ -153,12 +159,7 @@ def _check_connections(config: Config) -> CheckFinding:
     return CheckFinding(CheckVerdict.OK, "connections", found)
 
 
-def _check_plugins(config: Config) -> Iterator[CheckFinding]:
-    try:
-        registry = load_registry(config)
-    except ConfigError as error:
-        yield CheckFinding(CheckVerdict.FAIL, "plugins", str(error), CONFIG_REMEDY)
-        return
+def _check_plugins(config: Config, registry: Registry) -> Iterator[CheckFinding]:
     for broken in registry.broken:
         yield CheckFinding(
             CheckVerdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "repair it or do not enable it"
@@ -292,14 +293,6 @@ def _check_clock(ledger: Path, now: datetime, fault: str) -> CheckFinding:
     return CheckFinding(
         CheckVerdict.FAIL, "clock", f"{now:%Y-%m-%d %H:%M} UTC is before {floor:%Y-%m-%d %H:%M}", "set the clock"
     )
-
-
-def _check_live_venues(config: Config, found: LastRunState, now: datetime) -> Iterator[CheckFinding]:
-    try:
-        registry = load_registry(config)
-    except ConfigError:
-        return  # reported by the check of the plugins
-    yield from check_readiness(config, registry, found, now)
 
 
 def _check_daemon(folder: Path, now: datetime) -> Iterator[CheckFinding]:

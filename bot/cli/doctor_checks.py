@@ -45,7 +45,7 @@ from bot.llm.pricing import CallCostEstimator, PriceTable
 from bot.llm.providers import describe_call_path, find_missing_setup
 from bot.llm.roles import ModelRoles, bare_model_name, configured_models, provider_name
 from bot.net.client import HttpLimits, RetryingHttpClient
-from bot.plugin_system.registry import Registry, load_registry
+from bot.plugin_system.registry import Registry
 from bot.store import permissions
 from bot.store.audit_log import AUDIT_HEAD_FILE, AuditHead, AuditVerification, read_exported_head
 from bot.store.cap_usage import count_named_groups
@@ -355,14 +355,14 @@ def _check_search(config: Config, registry: Registry) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckVerdict.WARN, "filter", found, f'[llm.roles.{FILTER_ROLE}] model = "PROVIDER:NAME"')
 
 
-def check_permissions(config: Config, path: Path, now: datetime) -> Iterator[CheckFinding]:
+def check_permissions(config: Config, registry: Registry | None, path: Path, now: datetime) -> Iterator[CheckFinding]:
     """Yield roles, halts, submissions in doubt, arm records of live venues, and the state of the audit chain.
 
-    Without a ledger, only halts and missing arm records are reported.
+    Without a ledger, only halts and missing arm records are reported; without a registry, no arm records.
     """
     if not path.exists():
         yield _check_halts(config, ())
-        yield from _check_arm_records(config, PermissionStatus(), now)
+        yield from _check_arm_records(config, registry, PermissionStatus(), now)
         return
     try:
         known, status, verified, in_doubt = asyncio.run(_load_permissions(config, path, now))
@@ -371,7 +371,7 @@ def check_permissions(config: Config, path: Path, now: datetime) -> Iterator[Che
         return  # reported by the integrity check
     yield _check_halts(config, status.halts)
     yield _check_principals(known)
-    yield from _check_arm_records(config, status, now)
+    yield from _check_arm_records(config, registry, status, now)
     for venue, count in in_doubt.items():
         found = (
             f"{count} {'submission is' if count == 1 else 'submissions are'} in doubt at {venue}, and count as spent"
@@ -400,9 +400,12 @@ def _check_halts(config: Config, stops: Sequence[SubmissionHalt]) -> CheckFindin
     return CheckFinding(CheckVerdict.WARN, "halt", "; ".join(halts), "; ".join(remedies))
 
 
-def _check_arm_records(config: Config, status: PermissionStatus, now: datetime) -> Iterator[CheckFinding]:
+def _check_arm_records(
+    config: Config, registry: Registry | None, status: PermissionStatus, now: datetime
+) -> Iterator[CheckFinding]:
+    if registry is None:
+        return  # reported by the check of the plugins
     try:
-        registry = load_registry(config)
         policies = venue_policies(config, registry.specs_of_table)
         commenting = [
             policy

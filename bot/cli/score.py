@@ -34,14 +34,12 @@ from bot.core.outcomes import (
 from bot.core.plain_text import suggest_names
 from bot.core.predictions import BinaryPrediction
 from bot.evaluation.group_scores import GroupScore
-from bot.evaluation.ledger_scores import VenueScoreRow, rows_by_forecaster, rule_scores_by_forecaster
 from bot.evaluation.lookup import query_ledger
-from bot.evaluation.score_report import build_report
-from bot.evaluation.score_rows import RuleScoreRow
 from bot.evaluation.summed_scores import (
     ALL,
     FAMILY,
     GROUP_KEYS,
+    ForecasterSums,
     GroupScores,
     reliability_bins,
     reliability_table,
@@ -51,8 +49,8 @@ from bot.evaluation.value_text import NO_VALUE, describe_outcome, format_day, fo
 from bot.plugin_system.registry import Registry
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 from bot.store.ledger import ReadOnlyState
-from bot.store.score_totals import CalibrationBin, ScoreSums
-from bot.store.scores import NonBinaryScores, ResolvedBinaryColumns, ScoreFilter
+from bot.store.score_totals import CalibrationBin, RoundSums, ScoreSums
+from bot.store.scores import ScoreFilter
 from bot.store.venue_scores import ReportedStanding, UnscoredQuestion, VenueScoredQuestion
 
 # The table shows at most this many questions of each venue, the newest first; the JSON has all of them.
@@ -258,20 +256,20 @@ def print_ledger_scores(config: Config, request: LedgerScoreRequest) -> None:
     )
     examples = MAX_QUESTIONS_NAMED if request.json is None else None
     sums, bins, venue_data = query_ledger(config, lambda records: _load_scores(records, score_filter, examples))
-    by_forecaster, reliability = sums_by_forecaster(sums), reliability_table(reliability_bins(bins))
+    by_forecaster, calibration = sums_by_forecaster(sums), reliability_bins(bins)
+    reliability = reliability_table(calibration)
     standings = {
         name: own.score_groups(SeededRandom(config.seed).stream("groups")) for name, own in by_forecaster.items()
     }
-    # The tables come from sums. Only the JSON and the plot need every row.
-    if request.json is not None or request.plot is not None:
-        rows, non_binary = query_ledger(config, lambda records: _load_rows(records, score_filter))
-        scored = rows_by_forecaster(rows)
-        if request.json is not None:
-            scores = _ledger_scores_to_json(config, scored, rule_scores_by_forecaster(non_binary), standings)
-            plain = {**scores, **venue_scores_to_json(*venue_data), reliability.key: reliability.to_json()}
-            write_json(plain, request.json)
-        if request.plot is not None:
-            _draw_plot(scored, request.plot)
+    if request.json is not None:
+        rounds = query_ledger(config, lambda records: records.ledger.scores.read_rounds(score_filter))
+        scores = _ledger_scores_to_json(config, by_forecaster, rounds, standings)
+        plain = {**scores, **venue_scores_to_json(*venue_data), reliability.key: reliability.to_json()}
+        write_json(plain, request.json)
+    if request.plot is not None:
+        from bot.cli.output.calibration_plot import draw_reliability_plot
+
+        draw_reliability_plot(calibration, request.plot)
     if request.json == STDOUT:
         return
     console = stdout_console()
@@ -288,15 +286,6 @@ def print_ledger_scores(config: Config, request: LedgerScoreRequest) -> None:
         console.print(NOTHING_SCORED)
 
 
-def _draw_plot(scored: Mapping[str, Sequence[VenueScoreRow]], path: Path) -> None:
-    from bot.cli.output.calibration_plot import draw_reliability_plot
-
-    pairs = {
-        name: ([one.row.probability for one in own], [one.row.outcome for one in own]) for name, own in scored.items()
-    }
-    draw_reliability_plot(pairs, path)
-
-
 async def _load_scores(
     records: ReadOnlyState, score_filter: ScoreFilter, examples: int | None
 ) -> tuple[ScoreSums, list[CalibrationBin], VenueScoreData]:
@@ -305,13 +294,6 @@ async def _load_scores(
     unscored = await venues.unscored(score_filter, examples=examples)
     venue_data = (await venues.scored(score_filter), standings, unscored)
     return await scores.read_sums(score_filter), await scores.read_bins(score_filter), venue_data
-
-
-async def _load_rows(
-    records: ReadOnlyState, score_filter: ScoreFilter
-) -> tuple[ResolvedBinaryColumns, tuple[NonBinaryScores, ...]]:
-    scores = records.ledger.scores
-    return await scores.read_binary_columns(score_filter), await scores.read_non_binary_scores(score_filter)
 
 
 def print_total_scores(console: Console, name: str, found: GroupScores) -> None:
@@ -353,31 +335,28 @@ def _group_cells(found: GroupScore) -> tuple[str, ...]:
 
 def _ledger_scores_to_json(
     config: Config,
-    by_forecaster: Mapping[str, Sequence[VenueScoreRow]],
-    rule_scores: Mapping[str, Sequence[RuleScoreRow]],
+    by_forecaster: Mapping[str, ForecasterSums],
+    rounds: Sequence[RoundSums],
     standings: Mapping[str, GroupScores],
 ) -> dict[str, Any]:
     """Return the report of the first configured forecaster, and below it the reports of all by name."""
     random = SeededRandom(config.seed)
     reports = {
         name: _forecaster_report_to_json(
-            by_forecaster.get(name, ()), random, rule_scores.get(name, ()), standings.get(name, {})
+            own, [one for one in rounds if one.forecaster == name], random, standings[name]
         )
-        for name in sorted({*by_forecaster, *rule_scores})
+        for name, own in by_forecaster.items()
     }
     named = [name for table in config.venues.values() for name in table.all_forecasters if name in reports]
     first = next(iter([*named, *reports]), None)
-    top = reports[first] if first else _forecaster_report_to_json((), random, (), {})
+    top = reports[first] if first else _forecaster_report_to_json(ForecasterSums(rules={}), (), random, {})
     return {"forecaster": first, **top, "by_forecaster": reports}
 
 
 def _forecaster_report_to_json(
-    scored: Sequence[VenueScoreRow],
-    random: SeededRandom,
-    rule_scores: Sequence[RuleScoreRow],
-    standings: GroupScores,
+    own: ForecasterSums, rounds: Sequence[RoundSums], random: SeededRandom, standings: GroupScores
 ) -> dict[str, Any]:
-    report = build_report([item.row for item in scored], graded=rule_scores, rng=random.stream("report")).to_json()
+    report = own.report(standings, rounds, random.stream("report")).to_json()
     groups = {what: {name: asdict(one) for name, one in standings.get(what, {}).items()} for what in GROUP_KEYS}
     return {**report, "standings": groups}
 

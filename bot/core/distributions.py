@@ -1,9 +1,9 @@
 """Converts quantiles to a CDF on a question's grid and back.
 
-Also builds the flat prediction, which is used when nothing is known. Between the quantiles the CDF is a monotone cubic
-(PCHIP, Fritsch and Carlson); beyond the lowest and the highest one it has an exponential tail that begins with the
-density of the cubic there. At a closed bound the tail is truncated, so the CDF is exactly 0 or 1 there; at an open
-bound a part of it lies beyond the grid.
+Also builds the flat prediction, which is used when nothing is known, and gives the log odds of a probability. Between
+the quantiles the CDF is a monotone cubic (PCHIP, Fritsch and Carlson); beyond the lowest and the highest one it has an
+exponential tail that begins with the density of the cubic there. At a closed bound the tail is truncated, so the CDF is
+exactly 0 or 1 there; at an open bound a part of it lies beyond the grid.
 """
 
 import math
@@ -24,12 +24,23 @@ from bot.core.predictions import (
 # The mass of the flat prediction beyond each open bound, which the baseline scores of the tournament platform assume.
 # See docs/facts/scoring.md#flat-predictions.
 TAIL_MASS = 0.05
+# How far a probability may approach 0 and 1 before a logarithm.
+LOGIT_EPSILON = 1e-4
 # Equal quantiles are a jump of this width, as a share of the length of the grid; no venue has steps so narrow.
 _JUMP_WIDTH = 1e-6
 # A quantile is moved to at most this many lengths of the grid outside of it.
 _MAX_GRID_DISTANCE = 1e6
 # With a larger rate a tail is a point mass on every grid, and exp would overflow.
 _MAX_TAIL_RATE = 500.0
+
+
+def log_odds(probability: float, eps: float = 0.0) -> float:
+    """Return log(p / (1 - p)) of a probability after clipping it to [eps, 1 - eps].
+
+    Raises ValueError or ZeroDivisionError for 0 and 1 where ``eps`` is 0.
+    """
+    clipped = min(max(probability, eps), 1.0 - eps)
+    return math.log(clipped / (1.0 - clipped))
 
 
 def curve_from_quantiles(

@@ -18,6 +18,8 @@ from bot.core.predictions import ChoiceShape, CurveShape, Prediction, QuestionSh
 from bot.core.values import require_timezone
 
 SINGLE_TARGET = "outcome"
+# The round of a question that comes in none.
+NO_ROUND = "-"
 
 
 # Facts that are fields of a question, by the names under which the ledger stores them and prompts list them.

@@ -36,44 +36,48 @@ class TodayCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """Costs by group; ``forecasts`` counts forecasts that used models, ``losses`` the calls without an answer."""
+    """Costs by group; ``total`` includes groups that a limit left out, ``losses`` counts calls without an answer."""
 
     by: CostGrouping
     since: date | None
     rows: tuple[CostRow, ...]
-    forecasts: int
+    has_more: bool
+    total: CostRow
     today: TodayCosts
     losses: UnansweredCallCosts = field(default_factory=UnansweredCallCosts)
 
-    @property
-    def total(self) -> CostRow:
-        """The sum of all rows."""
-        answered = [(row.calls - row.failed, row.latency_s) for row in self.rows]
-        count = sum(calls for calls, _ in answered)
-        return CostRow(
-            name="total",
-            forecasts=self.forecasts,
-            calls=sum(row.calls for row in self.rows),
-            failed=sum(row.failed for row in self.rows),
-            attempts=sum(row.attempts for row in self.rows),
-            usage=sum((row.usage for row in self.rows), ModelUsage()),
-            latency_s=sum(calls * latency for calls, latency in answered) / count if count else 0.0,
-        )
 
-
-async def load_cost_report(records: ReadOnlyState, by: CostGrouping, since: date | None, now: datetime) -> CostReport:
-    """Load the costs since a day, and those of today."""
-    ledger = records.ledger
-    start = None if since is None else start_of_day(since)
-    rows = await ledger.calls.costs(by, since=start)
+async def load_cost_report(
+    records: ReadOnlyState, by: CostGrouping, since: date | None, now: datetime, *, limit: int | None = None
+) -> CostReport:
+    """Load the costs since a day, of the most expensive groups or the last days up to a limit, and those of today."""
+    calls, start = records.ledger.calls, None if since is None else start_of_day(since)
+    found = await calls.costs(by, since=start, limit=None if limit is None else limit + 1)
+    has_more = limit is not None and len(found) > limit
+    rows = found[1:] if by is CostGrouping.DAY else found[:-1]
     return CostReport(
         by=by,
         since=since,
-        rows=tuple(rows),
+        rows=tuple(rows if has_more else found),
+        has_more=has_more,
         # A forecast may use several models on two days: it is in several rows, and counts once.
-        forecasts=await ledger.calls.count_forecasts(since=start),
+        total=_sum_rows(await calls.costs(CostGrouping.MODEL, since=start), await calls.count_forecasts(since=start)),
         today=await load_today_costs(records, now),
-        losses=await ledger.calls.unanswered_costs(since=start),
+        losses=await calls.unanswered_costs(since=start),
+    )
+
+
+def _sum_rows(rows: Sequence[CostRow], forecasts: int) -> CostRow:
+    answered = [(row.calls - row.failed, row.latency_s) for row in rows]
+    count = sum(calls for calls, _ in answered)
+    return CostRow(
+        name="total",
+        forecasts=forecasts,
+        calls=sum(row.calls for row in rows),
+        failed=sum(row.failed for row in rows),
+        attempts=sum(row.attempts for row in rows),
+        usage=sum((row.usage for row in rows), ModelUsage()),
+        latency_s=sum(calls * latency for calls, latency in answered) / count if count else 0.0,
     )
 
 

@@ -6,11 +6,8 @@ from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import (
     CROWD_RULE_PREFIX,
 )
-from bot.evaluation.score_rows import (
-    NO_ROUND,
-    BinaryScoreRow,
-    RuleScoreRow,
-)
+from bot.core.questions import NO_ROUND
+from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
 from bot.store.scores import NonBinaryScores, ResolvedBinaryColumns
 
 

@@ -283,9 +283,13 @@ def _family_rows(rows: Sequence[BinaryScoreRow], family: str) -> list[BinaryScor
 
 
 def _family_scores(rows: Sequence[BinaryScoreRow]) -> FamilyScores:
+    return combine_families(*(_row_scores(_family_rows(rows, family)) for family in FAMILIES))
+
+
+def combine_families(market: BinaryScores, dataset: BinaryScores) -> FamilyScores:
+    """Return the scores of both families, and overall."""
     from bot.stats.scores import overall_index_of_mean_brier, overall_mean_of_indices  # noqa: PLC0415 - numpy
 
-    market, dataset = _row_scores(_family_rows(rows, MARKET_FAMILY)), _row_scores(_family_rows(rows, DATASET_FAMILY))
     overall = OverallIndices()
     if market.brier is not None and dataset.brier is not None:
         briers = (market.brier, dataset.brier)
@@ -300,15 +304,19 @@ def _row_scores(rows: Sequence[BinaryScoreRow]) -> BinaryScores:
 
 
 def _pair_scores(pairs: Sequence[tuple[float, float]]) -> BinaryScores:
-    from bot.stats.scores import index_from_brier, mean_brier, mean_outcome  # noqa: PLC0415 - numpy
+    from bot.stats.scores import mean_brier, mean_outcome  # noqa: PLC0415 - numpy
 
     if not pairs:
         return BinaryScores(n=0)
     probabilities, outcomes = zip(*pairs, strict=True)
-    brier = mean_brier(probabilities, outcomes)
-    return BinaryScores(
-        n=len(pairs), base_rate=mean_outcome(outcomes), brier=brier, brier_index=float(index_from_brier(brier))
-    )
+    return binary_scores(len(pairs), mean_outcome(outcomes), mean_brier(probabilities, outcomes))
+
+
+def binary_scores(n: int, base_rate: float, brier: float) -> BinaryScores:
+    """Return the scores of a group with these means."""
+    from bot.stats.scores import index_from_brier  # noqa: PLC0415 - numpy
+
+    return BinaryScores(n=n, base_rate=base_rate, brier=brier, brier_index=float(index_from_brier(brier)))
 
 
 def _index_intervals(rows: Sequence[BinaryScoreRow], rng: "np.random.Generator") -> dict[str, ScoreInterval]:

@@ -14,15 +14,13 @@ from bot.core.learning import ForecastFile, Round
 from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Resolution
 from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
-from bot.core.questions import Question, QuestionRef
+from bot.core.questions import NO_ROUND, Question, QuestionRef
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 
 TargetProbabilities = Mapping[tuple[QuestionRef, str], float]
 TargetPredictions = Mapping[tuple[QuestionRef, str], Prediction]
 
 IMPUTED_PROBABILITY = 0.5
-# The round of a question that comes in none.
-NO_ROUND = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Score reports of forecasters from the sums that the ledger keeps: the work does not grow with the forecasts."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,10 +17,23 @@ from bot.evaluation.group_scores import (
     score_resampled,
 )
 from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
-from bot.evaluation.score_report import REPORTED_KINDS, CrowdScores, GroupMeans, KindReport, ScoreInterval
+from bot.evaluation.score_report import (
+    FAMILIES,
+    REPORTED_KINDS,
+    BinaryScores,
+    CrowdScores,
+    FamilyScores,
+    GroupMeans,
+    KindReport,
+    ScoreInterval,
+    ScoreReport,
+    binary_scores,
+    combine_families,
+)
 from bot.stats.arrays import FloatArray, IntArray
 from bot.stats.calibration import ReliabilityBins
-from bot.store.score_totals import BIN_EDGES, NO_HORIZON, CalibrationBin, ScoreSums
+from bot.stats.scores import index_from_brier
+from bot.store.score_totals import BIN_EDGES, NO_HORIZON, CalibrationBin, RoundSums, ScoreSums
 
 ALL, FAMILY = "all", "family"
 # What predictions are grouped by; a prediction without a name is in no group.
@@ -68,15 +82,51 @@ class ForecasterSums:
             found[key][name] = score_resampled(group)
         return found
 
-    def report_kinds(self, rng: Generator) -> dict[str, KindReport]:
-        """Return the report of each kind of choices and curves that has scores; rounds are left out."""
+    def report(self, groups: GroupScores, rounds: Sequence[RoundSums], rng: Generator) -> ScoreReport:
+        """Return the whole report, of the groups of ``score_groups`` and the rounds of this forecaster."""
+        families = groups.get(FAMILY, {})
+        market, dataset = (_plain_scores(families.get(name)) for name in FAMILIES)
+        return ScoreReport(
+            block=combine_families(market, dataset),
+            crowd=self._score_crowd(sum(one.outcome_with_crowd for one in rounds if one.rule == BRIER)),
+            by_source={name: _plain_scores(one) for name, one in groups.get("source", {}).items()},
+            by_round=_score_rounds(rounds),
+            by_horizon={name: _plain_scores(one) for name, one in groups.get("horizon", {}).items()},
+            intervals={
+                **{f"{name}.brier_index": families[name].brier_index for name in FAMILIES if name in families},
+                **self._overall_interval(rng),
+            },
+            imputed=0,
+            kinds=self.report_kinds(rng, rounds),
+        )
+
+    def _score_crowd(self, outcome: float) -> BinaryScores:
+        n, _, crowd = self.rules[BRIER].values.sum(axis=0)[3:].tolist() if BRIER in self.rules else (0, 0, 0)
+        return binary_scores(round(n), outcome / n, crowd / n) if n else BinaryScores(n=0)
+
+    def _overall_interval(self, rng: Generator) -> dict[str, ScoreInterval]:
+        """Return the interval of the mean of the two indices, of the resamples in which both families have rows."""
+        sums = dict(self.rules[BRIER].sum_groups(FAMILY)) if BRIER in self.rules else {}
+        if not sums.keys() >= {*FAMILIES}:
+            return {}
+        families = resample_groups([sums[name] for name in FAMILIES], rng)
+        drawn = [index_from_brier(divide_sums(one.drawn[:, 2], one.drawn[:, 0])) for one in families]
+        totals = [one.clusters.sum(axis=0) for one in families]
+        estimates = [float(index_from_brier(total[2] / total[0])) for total in totals]
+        smaller = min(families, key=lambda one: int(np.count_nonzero(one.clusters[:, 0])))
+        both = ResampledGroup(clusters=smaller.clusters, drawn=np.minimum(families[0].drawn, families[1].drawn))
+        estimate, mean = sum(estimates) / 2, (drawn[0] + drawn[1]) / 2
+        return {"overall.mean_of_indices": both.interval(estimate, mean, count=0)}
+
+    def report_kinds(self, rng: Generator, rounds: Sequence[RoundSums] = ()) -> dict[str, KindReport]:
+        """Return the report of each kind of choices and curves that has scores, with those of these rounds."""
         return {
-            kind: self._report_kind(scoring_rules_for(kind), rng)
+            kind: self._report_kind(scoring_rules_for(kind), rng, rounds)
             for kind in REPORTED_KINDS
             if all(rule.name in self.rules for rule in scoring_rules_for(kind))
         }
 
-    def _report_kind(self, rules: Sequence[ScoringRule], rng: Generator) -> KindReport:
+    def _report_kind(self, rules: Sequence[ScoringRule], rng: Generator, rounds: Sequence[RoundSums]) -> KindReport:
         sums = {rule.name: self.rules[rule.name] for rule in rules}
         groups = dict(zip(sums, resample_groups([one.sum_all() for one in sums.values()], rng), strict=True))
         return KindReport(
@@ -85,7 +135,7 @@ class ForecasterSums:
             scores={name: group.mean_interval() for name, group in groups.items()},
             crowd=_crowd_scores(groups),
             by_source=_group_means(sums, "source"),
-            by_round={},
+            by_round=_round_means(rules, rounds),
             by_horizon=_group_means(sums, "horizon"),
         )
 
@@ -160,6 +210,35 @@ def reliability_table(by_name: Mapping[str, ReliabilityBins]) -> ReportTable:
         ),
         rows=rows,
     )
+
+
+def _plain_scores(group: GroupScore | None) -> BinaryScores:
+    return BinaryScores(n=0) if group is None else binary_scores(group.n, group.base_rate, group.brier)
+
+
+def _score_rounds(rounds: Sequence[RoundSums]) -> dict[str, FamilyScores]:
+    """Return the Brier scores of each round, also of rounds with only choices and curves."""
+    briers = {(one.round, one.family): one for one in rounds if one.rule == BRIER and one.n}
+    scores = {key: binary_scores(one.n, one.outcome / one.n, one.value / one.n) for key, one in briers.items()}
+    return {
+        name: combine_families(*(scores.get((name, family), BinaryScores(n=0)) for family in FAMILIES))
+        for name in dict.fromkeys(one.round for one in rounds)
+    }
+
+
+def _round_means(rules: Sequence[ScoringRule], rounds: Sequence[RoundSums]) -> dict[str, GroupMeans]:
+    sums: dict[str, dict[str, list[float]]] = defaultdict(lambda: {rule.name: [0, 0.0] for rule in rules})
+    for one in rounds:
+        if one.rule in {rule.name for rule in rules}:
+            total = sums[one.round][one.rule]
+            total[0] += one.n
+            total[1] += one.value
+    return {
+        name: GroupMeans(
+            n=round(found[rules[0].name][0]), scores={rule: value / n for rule, (n, value) in found.items() if n}
+        )
+        for name, found in sums.items()
+    }
 
 
 def _crowd_scores(groups: Mapping[str, ResampledGroup]) -> CrowdScores | None:

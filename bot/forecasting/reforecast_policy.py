@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
+from bot.core.distributions import log_odds
 from bot.core.light_dataclass import dataclass
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
 from bot.core.questions import Question
-from bot.stats.arrays import log_odds
 from bot.store.ledger import Ledger
 from bot.store.schedule import ScheduledForecast
 

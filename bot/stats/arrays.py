@@ -5,19 +5,18 @@ A NaN in a mean is found weeks later, so values are checked once, at the entry.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bot.core.distributions import LOGIT_EPSILON
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 DateArray = NDArray[np.datetime64]
-# How far a probability may approach 0 and 1 before a logarithm.
-LOGIT_EPSILON = 1e-4
 
 
 class EncodedKeys(NamedTuple):
@@ -67,15 +66,6 @@ def logit(probabilities: ArrayLike, eps: float = LOGIT_EPSILON) -> FloatArray:
     """
     clipped = np.clip(require_unit_interval(probabilities, "probability"), eps, 1.0 - eps)
     return np.asarray(np.log(clipped) - np.log1p(-clipped), dtype=np.float64)
-
-
-def log_odds(probability: float, eps: float = 0.0) -> float:
-    """Return log(p / (1 - p)) of one number after clipping it to [eps, 1 - eps].
-
-    Raises ValueError or ZeroDivisionError for 0 and 1 where ``eps`` is 0.
-    """
-    clipped = min(max(probability, eps), 1.0 - eps)
-    return math.log(clipped / (1.0 - clipped))
 
 
 def sigmoid(log_odds: ArrayLike) -> FloatArray:

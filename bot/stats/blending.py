@@ -16,9 +16,9 @@ from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 
+from bot.core.distributions import LOGIT_EPSILON, log_odds
 from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
-from bot.stats.arrays import LOGIT_EPSILON, log_odds
 from bot.stats.ridge_regression import RegressionRow, RegressionTerm, fit_coefficients
 
 # The sum of the weights before any outcome, and how far an outcome may move a weight: prior standard deviations.

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bot.core.distributions import LOGIT_EPSILON
 from bot.core.light_dataclass import dataclass
 from bot.stats.arrays import (
-    LOGIT_EPSILON,
     EncodedKeys,
     FloatArray,
     IntArray,

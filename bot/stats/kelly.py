@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
+from bot.core.distributions import log_odds
 from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, Position
-from bot.stats.arrays import log_odds
 
 # Beliefs beyond are capped: a certain one would stake everything.
 MIN_BELIEF = 0.001

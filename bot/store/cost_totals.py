@@ -178,23 +178,28 @@ class UnansweredCallCosts:
     cost_usd: float = 0.0
 
 
-def read_costs(database: Database, by: CostGrouping, since: datetime | None) -> tuple[CostRow, ...]:
-    """Return the costs by group, most expensive first (days in order)."""
-    order = "name" if by is CostGrouping.DAY else "cost_usd desc, name"
+def read_costs(
+    database: Database, by: CostGrouping, since: datetime | None, *, limit: int | None = None
+) -> tuple[CostRow, ...]:
+    """Return the costs by group, most expensive first (days in order); with ``limit`` the first (days: last) ones."""
+    by_day = by is CostGrouping.DAY
+    order = f"{'name desc' if by_day else 'cost_usd desc, name'} limit coalesce(:limit, -1)"
     if by is CostGrouping.QUESTION or not _is_start_of_day(since):
         name = {CostGrouping.QUESTION: "ref", CostGrouping.MODEL: _MODEL, CostGrouping.DAY: "substr(at, 1, 10)"}
         statement = _SELECT_FROM_CALLS.format(name=name.get(by, by.value), order=order)
-        rows = database.execute(statement, {"since": "" if since is None else format_timestamp(since)})
-        return tuple(_cost_row(name, sums, forecasts) for name, *sums, forecasts in rows)
+        rows = database.execute(statement, {"since": "" if since is None else format_timestamp(since), "limit": limit})
+        found = [_cost_row(name, sums, forecasts) for name, *sums, forecasts in rows]
+        return tuple(reversed(found) if by_day else found)
     period = _period(database, since)
     statement = _SELECT_SUMS.format(name=by.value, order=order)
     # By day a forecast counts on each of its days.
-    by_day = by is CostGrouping.DAY
     named = _SELECT_FORECASTS.format(
         name="day" if by_day else "name", condition="true" if by_day else "previous_day < :since"
     )
     forecasts = dict(database.execute(named, {**period, "grouping": "all" if by_day else by.value}).fetchall())
-    return tuple(_cost_row(name, sums, forecasts[name]) for name, *sums in database.execute(statement, period))
+    rows = database.execute(statement, {**period, "limit": limit})
+    found = [_cost_row(name, sums, forecasts[name]) for name, *sums in rows]
+    return tuple(reversed(found) if by_day else found)
 
 
 def count_paid_forecasts(database: Database, since: datetime | None) -> int:

@@ -37,10 +37,12 @@ _MAX_TRIALS_READ = 300
 # Outcomes are looked at from the newest on, since they are many and have no index by time.
 _MAX_OUTCOMES_READ, _MAX_ANNULLED_READ = 5_000, 100
 _ANNULLED = f"""
-select r.ref, min(r.seen_at), min(r.body) from current_resolution r
-where r.id > (select coalesce(max(id), 0) from resolution) - {_MAX_OUTCOMES_READ}
-  and r.seen_at >= ? and r.kind = 'void' and not {IS_WITHDRAWN}
-  and exists (select 1 from intent i join fill f on f.intent = i.id where i.ref = r.ref)
+with newest as materialized (
+  select id from resolution r
+  where id > (select coalesce(max(id), 0) from resolution) - {_MAX_OUTCOMES_READ}
+    and seen_at >= ? and kind = 'void' and not {IS_WITHDRAWN})
+select r.ref, min(r.seen_at), min(r.body) from newest cross join current_resolution r on r.id = newest.id
+where exists (select 1 from intent i join fill f on f.intent = i.id where i.ref = r.ref)
 group by r.ref order by 2, 1 limit {_MAX_ANNULLED_READ}
 """  # noqa: S608 - made of constants
 _LAST_SUCCESS = "select id, ended_at from job_run where job = ? and outcome = 'ok' order by id desc limit 1"

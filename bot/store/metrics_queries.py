@@ -7,10 +7,11 @@ from sqlite_utils import Database
 
 from bot.core.light_dataclass import dataclass
 from bot.store.serialization import format_timestamp
+from bot.store.submission_queries import count_intents_by_state
 
-# Each uses a partial index of the table.
+_COUNT_DONE = "select coalesce(sum(count), 0) from tally where name = 'forecasts'"
+# Each uses a partial index of the table, which has few of all forecasts.
 _FORECASTS = {
-    "done": "select count(*) from forecast where state = 'done'",
     "failed": "select count(*) from forecast where state = 'failed'",
     "running": "select count(*) from forecast where state = 'running'",
 }
@@ -19,7 +20,6 @@ select provider, model, state, count(*), sum(tokens_in), sum(tokens_cached), sum
        sum(coalesce(cost_usd, worst_usd)), coalesce(sum(latency_s), 0), count(latency_s)
 from model_call where at >= ? group by provider, model, state order by provider, model, state
 """
-_INTENTS = "select state, count(*) from intent group by state"
 # Of each held forecast the newest hold that still lasts.
 _HOLDS = "select why, count(distinct forecast) from decision where until > ? and verdict = 'hold' group by why"
 
@@ -53,9 +53,12 @@ class LedgerMetrics:
 def read_ledger_metrics(database: Database, *, since: datetime, now: datetime) -> LedgerMetrics:
     """Return the counts, with the model calls since a time."""
     return LedgerMetrics(
-        forecasts={state: database.execute(sql).fetchone()[0] for state, sql in _FORECASTS.items()},
+        forecasts={
+            "done": database.execute(_COUNT_DONE).fetchone()[0],
+            **{state: database.execute(sql).fetchone()[0] for state, sql in _FORECASTS.items()},
+        },
         calls=read_call_metrics(database, since),
-        intents=dict(database.execute(_INTENTS).fetchall()),
+        intents=count_intents_by_state(database),
         holds=dict(database.execute(_HOLDS, [format_timestamp(now)]).fetchall()),
     )
 

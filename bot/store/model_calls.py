@@ -220,9 +220,11 @@ class ModelCallStore:
             self._typical_costs[forecaster, playing] = (calls, mean)
         return mean
 
-    async def costs(self, by: CostGrouping, *, since: datetime | None = None) -> Sequence[CostRow]:
-        """Return the costs by group, most expensive first (days in order)."""
-        return await self.readers.run(lambda database: read_costs(database, by, since))
+    async def costs(
+        self, by: CostGrouping, *, since: datetime | None = None, limit: int | None = None
+    ) -> Sequence[CostRow]:
+        """Return the costs by group, most expensive first (days in order); at most ``limit`` of them."""
+        return await self.readers.run(lambda database: read_costs(database, by, since, limit=limit))
 
     async def sum_finished_days(self, *, now: datetime) -> int:
         """Sum the costs of the days that are over and whose calls have all ended; return how many days."""

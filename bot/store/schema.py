@@ -15,7 +15,7 @@ from sqlite_utils.migrations import Migrations
 from bot.store.cost_totals import COST_TOTAL_TABLES
 from bot.store.schema_questions import QUESTION_TABLES
 from bot.store.schema_views import TRIGGERS, VIEWS
-from bot.store.score_totals import SCORE_TOTAL_TABLES, fill_score_totals
+from bot.store.score_totals import SCORE_ROUND_TABLE, SCORE_TOTAL_TABLES, fill_score_rounds, fill_score_totals
 
 MIGRATIONS = Migrations("foxcast")
 _DOCUMENTS = (
@@ -519,3 +519,10 @@ def add_cost_totals(database: Database) -> None:
         database.execute(statement)
     for index in ("model_call_by_question", "model_call_unanswered"):
         database.execute(f"drop index {index}")
+
+
+@MIGRATIONS(name="0004_score_rounds")
+def add_score_rounds(database: Database) -> None:
+    """Add sums of scores by round, and fill them from the rows of a ledger that has some."""
+    database.execute(SCORE_ROUND_TABLE)
+    fill_score_rounds(database)

@@ -16,7 +16,7 @@ from sqlite_utils import Database
 
 from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import BRIER, CROWD_RULE_PREFIX, SCORING_RULES
-from bot.core.questions import QuestionRef
+from bot.core.questions import NO_ROUND, QuestionRef
 from bot.store.serialization import to_json_list
 
 SCORE_UNITS = 1_024
@@ -74,6 +74,20 @@ SCORE_TOTAL_TABLES = (
 ) strict, without rowid
 """,
 )
+SCORE_ROUND_TABLE = """create table score_round (
+  forecaster text not null,
+  rule text not null,
+  venue text not null,
+  source text not null,
+  family text not null,
+  round text not null,
+  n integer not null,
+  outcome real not null,
+  value real not null,
+  outcome_with_crowd real not null,
+  primary key (forecaster, rule, venue, source, family, round)
+) strict, without rowid
+"""
 _EVERY_PREDICTION = "from prediction p"
 _PREDICTIONS_OF_REFS = "from json_each(:refs) chosen cross join prediction p on p.ref = chosen.value"
 _EVERY_OUTCOME = "from current_resolution r"
@@ -103,6 +117,11 @@ on conflict do nothing
 """
 _RULES = ", ".join(f"'{rule}'" for rule in SCORING_RULES)
 _UNIT = f"coalesce(c.outcome, (select min(id) from resolution where ref = s.ref)) % {SCORE_UNITS} as unit"
+_SCORES_OF_COUNTED = f"""\
+cross join score own on own.forecast = s.forecast and own.target = s.target and own.resolution = s.resolution
+  and own.rule in ({_RULES}) and abs(own.value) < 1e300
+left join score crowd on crowd.forecast = s.forecast and crowd.target = s.target and crowd.resolution = s.resolution
+  and crowd.rule = '{CROWD_RULE_PREFIX}' || own.rule and abs(crowd.value) < 1e300"""
 SELECT_SUMS = f"""
 {{counted}}
 select s.forecaster, own.rule, s.venue, s.source, s.family, s.horizon_days,
@@ -112,10 +131,7 @@ select s.forecaster, own.rule, s.venue, s.source, s.family, s.horizon_days,
        :sign * total(iif(crowd.value is null, 0.0, own.value)) as value_with_crowd,
        :sign * total(crowd.value) as crowd
 from counted s
-cross join score own on own.forecast = s.forecast and own.target = s.target and own.resolution = s.resolution
-  and own.rule in ({_RULES}) and abs(own.value) < 1e300
-left join score crowd on crowd.forecast = s.forecast and crowd.target = s.target and crowd.resolution = s.resolution
-  and crowd.rule = '{CROWD_RULE_PREFIX}' || own.rule and abs(crowd.value) < 1e300
+{_SCORES_OF_COUNTED}
 left join score_cluster c on c.name = s.cluster
 group by 1, 2, 3, 4, 5, 6, 7
 """
@@ -136,6 +152,16 @@ cross join score own on own.forecast = s.forecast and own.target = s.target and 
 where s.probability is not null
 group by 1, 2, 3, 4, 5
 """
+SELECT_ROUNDS = f"""
+{{counted}}
+select s.forecaster, own.rule, s.venue, s.source, s.family, coalesce(nullif(q.batch, ''), '{NO_ROUND}') as round,
+       :sign * count(*) as n, :sign * total(s.outcome) as outcome, :sign * total(own.value) as value,
+       :sign * total(iif(crowd.value is null, 0.0, s.outcome)) as outcome_with_crowd
+from counted s
+{_SCORES_OF_COUNTED}
+cross join question q on q.ref = s.ref
+group by 1, 2, 3, 4, 5, 6
+"""
 # Brier scores of each forecaster and of another one on the predictions that both have.
 SELECT_PAIRS = f"""
 {{counted}}
@@ -154,6 +180,11 @@ _ADD_BINS = """
 insert into score_bin {bins}
 on conflict do update set n = n + excluded.n, probability = probability + excluded.probability,
   outcome = outcome + excluded.outcome
+"""
+_ADD_ROUNDS = """
+insert into score_round {rounds}
+on conflict do update set n = n + excluded.n, outcome = outcome + excluded.outcome, value = value + excluded.value,
+  outcome_with_crowd = outcome_with_crowd + excluded.outcome_with_crowd
 """
 # Only the first forecast counts: if it was late, all later ones were.
 _UNSCORED = """
@@ -204,10 +235,13 @@ def _fill_statements(predictions: str, outcomes: str) -> tuple[str, ...]:
 _ADD_CLUSTERS_OF_REFS, _ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS, _ADD_UNSCORED_OF_REFS = _fill_statements(
     _PREDICTIONS_OF_REFS, _OUTCOMES_OF_REFS
 )
+_ADD_ROUNDS_OF_REFS = _ADD_ROUNDS.format(rounds=SELECT_ROUNDS.format(counted=counted_query(_PREDICTIONS_OF_REFS)))
 _DELETE_UNSCORED_OF_REFS = "delete from unscored where ref in (select value from json_each(:refs))"
 # Part of a migration, and so of its checksum: a change of them needs a new migration that fills the tables anew.
 _FILL_TABLES = _fill_statements(_EVERY_PREDICTION, _EVERY_OUTCOME)
 _ALL_COUNTED = counted_query()
+# The same for the rounds, which a later migration added.
+_FILL_ROUNDS = _ADD_ROUNDS.format(rounds=SELECT_ROUNDS.format(counted=_ALL_COUNTED))
 # No row in a correct ledger; floating-point sums that grow and shrink again are equal to rounding.
 WRONG_SCORE_TOTALS = f"""
 select forecaster, rule, venue, source, family, horizon_days, unit, n, value from (
@@ -222,6 +256,13 @@ select forecaster, 'bin ' || bin, venue, source, family, null, null, n, probabil
   from (select * from score_bin union all select * from ({SELECT_BINS.format(counted=_ALL_COUNTED)}))
   group by 1, 2, 3, 4, 5)
 where n <> 0 or abs(probability) + abs(outcome) > 1e-6
+union all
+select forecaster, rule || ' ' || round, venue, source, family, null, null, n, value from (
+  select forecaster, rule, venue, source, family, round, sum(n) as n, sum(outcome) as outcome, sum(value) as value,
+         sum(outcome_with_crowd) as outcome_with_crowd
+  from (select * from score_round union all select * from ({SELECT_ROUNDS.format(counted=_ALL_COUNTED)}))
+  group by 1, 2, 3, 4, 5, 6)
+where n <> 0 or abs(outcome) + abs(value) + abs(outcome_with_crowd) > 1e-6
 """.replace(":sign", "-1")
 
 
@@ -231,6 +272,11 @@ def fill_score_totals(database: Database) -> None:
         database.execute(statement, {"sign": 1})
 
 
+def fill_score_rounds(database: Database) -> None:
+    """Fill the empty table of rounds of a ledger from its rows."""
+    database.execute(_FILL_ROUNDS, {"sign": 1})
+
+
 @contextmanager
 def kept_score_totals(database: Database, refs: Collection[QuestionRef | str]) -> Iterator[None]:
     """Keep the totals right while outcomes, scores or the columns of these questions change, in one transaction."""
@@ -238,11 +284,11 @@ def kept_score_totals(database: Database, refs: Collection[QuestionRef | str]) -
         yield
         return
     changed = to_json_list(refs)
-    for statement in (_ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS):
+    for statement in (_ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS, _ADD_ROUNDS_OF_REFS):
         database.execute(statement, {"refs": changed, "sign": -1})
     yield
     database.execute(_ADD_CLUSTERS_OF_REFS, {"refs": changed})
-    for statement in (_ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS):
+    for statement in (_ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS, _ADD_ROUNDS_OF_REFS):
         database.execute(statement, {"refs": changed, "sign": 1})
     for statement in (_DELETE_UNSCORED_OF_REFS, _ADD_UNSCORED_OF_REFS):
         database.execute(statement, {"refs": changed})
@@ -280,3 +326,20 @@ class CalibrationBin:
     n: int
     probability: float
     outcome: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSums:
+    """The sums of a forecaster under a rule in one round and family: ``n`` predictions, outcomes and scores.
+
+    ``outcome_with_crowd`` is a sum over those that had a crowd.
+    """
+
+    forecaster: str
+    rule: str
+    round: str
+    family: str
+    n: int
+    outcome: float
+    value: float
+    outcome_with_crowd: float

@@ -20,9 +20,11 @@ from bot.store.connections import TransactionRunner
 from bot.store.score_totals import (
     SELECT_BINS,
     SELECT_PAIRS,
+    SELECT_ROUNDS,
     SELECT_SUMS,
     WAS_BEFORE_SPOT_TIME,
     CalibrationBin,
+    RoundSums,
     ScoreSums,
     counted_query,
     kept_score_totals,
@@ -106,12 +108,16 @@ select id, forecaster, ref, eligible.target, kind, batch, source, family, series
 from eligible join score s on s.forecast = id and s.target = eligible.target and s.resolution = eligible.resolution
 where age = 1 order by cutoff, ref, eligible.target, forecaster, s.rule
 """  # noqa: S608 - made of constants
-_COUNTED = counted_query(
-    filters=f"""(:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
+_FILTERS = f"""(:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
     and (:until is null or f.cutoff < :until)
     and {WAS_SUBMITTED}"""
+_COUNTED = counted_query(filters=_FILTERS)
+# No forecast is made before its cutoff.
+_COUNTED_SINCE = counted_query(
+    "from forecast recent indexed by forecast_recent cross join prediction p on p.forecast = recent.id",
+    f"recent.state = 'done' and recent.made_at >= :since and {_FILTERS}",
 )
 _KEPT = """ {table}
 where n > 0 and (:venue is null or venue = :venue) and (:forecaster is null or forecaster = :forecaster)
@@ -120,13 +126,17 @@ where n > 0 and (:venue is null or venue = :venue) and (:forecaster is null or f
 _SUM_COLUMNS = tuple(field.name for field in fields(ScoreSums))
 _SELECT_SUMS, _SELECT_KEPT_SUMS = (
     f"select {', '.join(_SUM_COLUMNS)} from {table}"  # noqa: S608 - made of constants
-    for table in (f"({SELECT_SUMS.format(counted=_COUNTED)})", _KEPT.format(table="score_total"))
+    for table in (f"({SELECT_SUMS})", _KEPT.format(table="score_total"))
 )
 _SELECT_BINS, _SELECT_KEPT_BINS = (
     f"""select forecaster, bin, sum(n), total(probability), total(outcome) from {table} group by forecaster, bin"""  # noqa: S608 - made of constants
-    for table in (f"({SELECT_BINS.format(counted=_COUNTED)})", _KEPT.format(table="score_bin"))
+    for table in (f"({SELECT_BINS})", _KEPT.format(table="score_bin"))
 )
-_SELECT_PAIRS = SELECT_PAIRS.format(counted=_COUNTED)
+_SELECT_ROUNDS, _SELECT_KEPT_ROUNDS = (
+    f"""select forecaster, rule, round, family, sum(n), total(outcome), total(value), total(outcome_with_crowd)
+    from {table} group by forecaster, rule, round, family order by round"""  # noqa: S608 - made of constants
+    for table in (f"({SELECT_ROUNDS})", _KEPT.format(table="score_round"))
+)
 _SHAPE_KINDS = {"chosen": "choice", "landed": "curve"}
 # Data for calibration: the same choice of rows, raw, resolved before the given time. Questions that must not be used
 # for training (their fact "training") are left out, and so are forecasts that saw the future.
@@ -296,25 +306,32 @@ class ScoreStore:
 
     async def read_sums(self, chosen: ScoreFilter) -> ScoreSums:
         """Return the sums of scores, from the totals where these say it."""
-        sql = _SELECT_SUMS if chosen.needs_rows else _SELECT_KEPT_SUMS
+        sql = _rows_statement(_SELECT_SUMS, chosen) if chosen.needs_rows else _SELECT_KEPT_SUMS
         rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
         columns = list(zip(*rows, strict=True)) or [()] * len(_SUM_COLUMNS)
         return ScoreSums(**dict(zip(_SUM_COLUMNS, columns, strict=True)))
 
     async def read_bins(self, chosen: ScoreFilter) -> list[CalibrationBin]:
         """Return the calibration of the same predictions, by forecaster and bin."""
-        sql = _SELECT_BINS if chosen.needs_rows else _SELECT_KEPT_BINS
+        sql = _rows_statement(_SELECT_BINS, chosen) if chosen.needs_rows else _SELECT_KEPT_BINS
         rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
         names = [field.name for field in fields(CalibrationBin)]
         return [CalibrationBin(**dict(zip(names, row, strict=True))) for row in rows]
+
+    async def read_rounds(self, chosen: ScoreFilter) -> list[RoundSums]:
+        """Return the sums of the same predictions by round and family, rounds in order."""
+        sql = _rows_statement(_SELECT_ROUNDS, chosen) if chosen.needs_rows else _SELECT_KEPT_ROUNDS
+        rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
+        names = [field.name for field in fields(RoundSums)]
+        return [RoundSums(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def read_pairs(self, chosen: ScoreFilter, *, other: str) -> list[tuple[str, int, int, float, float]]:
         """Return Brier scores of each forecaster next to those of another one, on the predictions that both have.
 
         A row is the forecaster, the unit of resampling, the number of predictions, and the two sums of scores.
         """
-        values = {**score_filter_values(chosen), "other": other}
-        return await self.readers.run(lambda database: database.execute(_SELECT_PAIRS, values).fetchall())
+        sql, values = _rows_statement(SELECT_PAIRS, chosen), {**score_filter_values(chosen), "other": other}
+        return await self.readers.run(lambda database: database.execute(sql, values).fetchall())
 
     async def read_binary_columns(self, chosen: ScoreFilter) -> ResolvedBinaryColumns:
         """Return resolved binary predictions: the newest before close and outcome of each forecaster and target."""
@@ -409,6 +426,10 @@ def _non_binary_scores_from_row(columns: tuple[Any, ...], values: Mapping[str, f
         cutoff=parse_timestamp(cutoff),
         values=values,
     )
+
+
+def _rows_statement(statement: str, chosen: ScoreFilter) -> str:
+    return statement.format(counted=_COUNTED if chosen.since is None else _COUNTED_SINCE)
 
 
 def _fetch(database: Database, sql: str, chosen: ScoreFilter) -> list[tuple[Any, ...]]:

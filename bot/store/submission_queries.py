@@ -30,12 +30,13 @@ _COUNT_ORDERS = f"select count(*) from intent i where {_IS_CHOSEN} and ?3 is ?3"
 _COUNT_ALL_ORDERS = """
 select coalesce(sum(count), 0) from intent_tally where (?1 is null or venue = ?1) and (?2 is null or paper = ?2)
 """
-# Open: it may still be sent, may have been sent, or may still be filled.
+# Open: it may still be sent, may have been sent, or may still be filled. Few attempts have a fence in the future, and
+# most intents of all times are acknowledged.
 _SELECT_OPEN_ORDERS = f"""
 {SELECT_INTENT} where {_IS_CHOSEN} and i.seq in (
   select seq from intent where state in ('planned', 'ready', 'sending', 'unknown', 'absent', 'in doubt')
   union all
-  select f.seq from attempt a join intent f on f.id = a.intent
+  select f.seq from attempt a indexed by attempt_by_fence cross join intent f on f.id = a.intent
   where a.fence_at > ?3 and f.state = 'acked' and f.action = 'order'
     and a.number = (select max(number) from attempt where intent = f.id))
 order by i.seq desc

@@ -34,6 +34,12 @@ def test_commands_that_only_read_load_neither_the_daemon_nor_what_is_heavy() -> 
     assert [name for name in loaded if name.startswith(running)] == []
 
 
+def test_the_api_of_plugins_loads_nothing_heavy() -> None:
+    # Doctor and the start of the daemon load every enabled plugin.
+    modules = "forecaster, venue_planner, venue_prices, venue_submitter, data, job, model, notifier, search"
+    assert _loaded_by(", ".join(f"bot.api.{name}" for name in modules.split(", "))) & NOT_FOR_READING == set()
+
+
 def test_sqlite_utils_hides_pandas_from_nobody_else() -> None:
     assert "pandas" in _loaded_by("bot.store, pandas")
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from multiprocessing import get_context
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter
 
 from bot.core.clock import SystemClock
 from bot.jobs.ledger_maintenance import EvidenceContext, maintain_evidence
@@ -117,9 +117,9 @@ async def _measure_pruning(grown: GrownLedger, name: str) -> None:
             began = perf_counter()
             await maintain_evidence(job)
             took_s = perf_counter() - began
-    late = f"the loop late by {1000 * max(waits)[0]:.0f} ms at most"
-    # On a machine that others use too, the rest is time in which nothing of this program ran.
-    late += f", by its own work {1000 * max(min(one) for one in waits):.0f} ms"
+    late = f"the loop late by {1000 * max(late for late, _ in waits):.0f} ms at most"
+    # On a machine that others use too, the rest is time in which a thread of this program waited for a processor.
+    late += f", without waiting for a processor {1000 * max(late - queued for late, queued in waits):.0f} ms"
     say(f"{name}, half of the evidence removed", f"{took_s:.2f} s, {late}")
 
 
@@ -141,14 +141,14 @@ async def _best(measured: Callable[[], Awaitable[object]]) -> float:
 
 @asynccontextmanager
 async def _watched_loop() -> AsyncIterator[list[tuple[float, float]]]:
-    """Yield how late a task was that only sleeps, each time with what the process computed meanwhile, in seconds."""
+    """Yield how late a task was that only sleeps, each time with how long threads waited for a processor: seconds."""
     waits = [(0.0, 0.0)]
 
     async def probe() -> None:
         while True:
-            began, worked = perf_counter(), process_time()
+            queued, began = _queued_s(), perf_counter()
             await asyncio.sleep(PROBE_S)
-            waits.append((perf_counter() - began - PROBE_S, process_time() - worked))
+            waits.append((perf_counter() - began - PROBE_S, _queued_s() - queued))
 
     watching = asyncio.create_task(probe())
     try:
@@ -156,3 +156,12 @@ async def _watched_loop() -> AsyncIterator[list[tuple[float, float]]]:
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+def _queued_s() -> float:
+    """Return how long all threads of this process have waited for a processor; 0 on systems that do not tell.
+
+    Source: the second field of schedstat in https://docs.kernel.org/scheduler/sched-stats.html.
+    """
+    threads = Path("/proc/self/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[1]) for thread in threads) / 1e9

@@ -1,11 +1,13 @@
 """No command that people or the daemon run often reads a large table from end to end.
 
 Every statement that the commands and one pass of all jobs send to the ledger is recorded by SQLite's own trace, and
-explained by SQLite on a ledger with something in each table.
+explained by SQLite on a ledger with something in each table. What commands read is also counted, on two ledgers: a plan
+that finds all acknowledged orders by an index looks like one that finds few.
 """
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -30,13 +32,14 @@ LARGE = (
     *("intent", "decision", "attempt", "fill", "score", "model_call", "event"),
     *("step", "recording", "bundle", "evidence_document"),
 )
-# Indexes of the few rows that are under way.
+# Indexes of the few rows that are under way or failed.
 SMALL_INDEXES = (
     "schedule_leased",
     "schedule_window",
     "prediction_unscored",
     "forecast_running",
     "forecast_undecided",
+    "forecast_failed",
     "model_call_reserved",
     "bundle_alone",
 )
@@ -55,7 +58,9 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     *(("costs", "--by", name) for name in ("day", "venue", "forecaster", "role")),
     ("costs", "--since", "2026-01-01"),
     ("score",),
+    ("score", "--json", "-"),
     ("score", "--forecaster", "plain", "--source", "almanac", "--venue", "lantern"),
+    ("score", "--since", "2026-11-01"),
     ("run", "--once"),
 )
 # What a backup counts: it reads every page of the ledger anyway. And once an hour, in a thread, the job that copies the
@@ -91,6 +96,59 @@ def traced(grown: GrownLedger, monkeypatch: pytest.MonkeyPatch) -> dict[str, Non
     monkeypatch.setattr(sqlite3, "connect", connect_traced)
     monkeypatch.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
     return seen
+
+
+# Ledgers of all days of ten years, so that what is kept by day is the same in both.
+FEW, MANY = 4_000, 8_000
+# Of all questions 2 % are open and 2 % void, which commands count: up to 100 steps of SQLite for each of these.
+MOST_STEPS_A_QUESTION = 3
+STEPS_COUNTED = 100
+VALUES = re.compile(r"'[^']*'|\b\d+\b")
+
+
+@pytest.fixture(scope="module")
+def few_and_many(tmp_path_factory: pytest.TempPathFactory) -> tuple[GrownLedger, GrownLedger]:
+    few, many = (tmp_path_factory.mktemp(name) / "paper" for name in ("few", "many"))
+    for folder in (few, many):
+        folder.mkdir(mode=0o700)
+    return grow_ledger(few / LEDGER_FILE, FEW), grow_ledger(many / LEDGER_FILE, MANY)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("command", COMMANDS[:-1], ids=" ".join)
+def test_a_statement_does_the_same_work_on_a_larger_ledger(
+    command: tuple[str, ...],
+    few_and_many: tuple[GrownLedger, GrownLedger],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few, many = (count_steps(command, grown, monkeypatch) for grown in few_and_many)
+    most = MOST_STEPS_A_QUESTION * (MANY - FEW)
+    assert [(few[sql], steps, sql) for sql, steps in many.items() if steps - few[sql] > most] == []
+
+
+def count_steps(command: tuple[str, ...], grown: GrownLedger, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Return how many steps of SQLite's machine each statement of a command took, without its values."""
+    steps, running, connect = Counter[str](), [""], sqlite3.connect
+
+    def count() -> None:
+        steps[running[0]] += STEPS_COUNTED
+
+    def begin(sql: str) -> None:
+        running[0] = VALUES.sub("?", " ".join(sql.split())) if READ.match(sql) else "other"
+
+    def connect_counting(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.set_trace_callback(begin)
+        connection.set_progress_handler(count, STEPS_COUNTED)
+        return connection
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", connect_counting)
+        patched.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
+        assert main(command) == 0
+    # The check of a small ledger reads its pages, and of each job the last 1,000 runs are kept.
+    return Counter({sql: count for sql, count in steps.items() if sql != "other" and "job_run" not in sql})
 
 
 @pytest.mark.timeout(300)
@@ -164,7 +222,7 @@ def large_table(name: str, sql: str) -> str | None:
 PAGE_ADDRESSES = (
     *("/", "/jobs", "/audit", "/question?ref=lantern:q5", "/questions?sort=closes", "/questions?sort=closed"),
     *("/questions?state=open&sort=closes", "/questions?state=resolved", "/questions?q=no+such+words", "/questions"),
-    "/costs?days=7",
+    *("/costs?days=7", "/forecasters?days=30", "/metrics"),
 )
 
 

@@ -10,7 +10,7 @@ from bot.evaluation.score_report import DATASET_FAMILY, MARKET_FAMILY, ScoreInte
 from bot.evaluation.trial_report import TrialReport
 from bot.evaluation.trial_scores import MEAN_INDEX, forecasts_with_outcomes
 from bot.evaluation.trial_table import CROWD_METHOD, TrialTable
-from bot.stats.calibration import equal_mass_bins
+from bot.stats.calibration import ReliabilityBins, equal_mass_bins
 from bot.stats.ranking import trace_ranking_curves
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _build_figure(report: TrialReport) -> "Figure":
     figure.set_layout_engine("constrained")
     (left, right), (receiver, precision) = figure.subplots(2, 2)
     pairs = {name: forecasts_with_outcomes(report.trials, name) for name in report.trials.by_method}
-    draw_reliability(left, pairs)
+    _draw_reliability(left, {name: equal_mass_bins(*pair) for name, pair in pairs.items() if len(pair[0])})
     _draw_ranking_curves(receiver, precision, pairs, _crowd_pair(report.trials))
     rows = [(str(row["method"]), _main_index(row)) for row in scores.rows]
     for place, (_, cell) in enumerate(rows):
@@ -87,30 +87,30 @@ def _main_index(row: Mapping[str, ReportCell]) -> ReportCell:
 
 def draw_calibration(table: TrialTable, path: Path) -> None:
     """Draw the calibration of the methods of a table."""
-    draw_reliability_plot({name: forecasts_with_outcomes(table, name) for name in table.by_method}, path)
+    pairs = {name: forecasts_with_outcomes(table, name) for name in table.by_method}
+    draw_reliability_plot({name: equal_mass_bins(*pair) for name, pair in pairs.items() if len(pair[0])}, path)
 
 
-def draw_reliability_plot(pairs: ForecastPairs, path: Path) -> None:
-    """Draw the calibration of probabilities and outcomes by name."""
+def draw_reliability_plot(bins: Mapping[str, ReliabilityBins], path: Path) -> None:
+    """Draw how often what forecasts of each bin said came true, by name."""
 
     def build() -> "Figure":
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(5.5, 4.8))
         figure.set_layout_engine("constrained")
-        draw_reliability(figure.subplots(), pairs)
+        _draw_reliability(figure.subplots(), bins)
         return figure
 
     write_figure(build, path)
 
 
-def draw_reliability(axes: "Axes", pairs: ForecastPairs) -> None:
-    """Draw how often what each of up to six said came true, in ten bins of equally many forecasts."""
+def _draw_reliability(axes: "Axes", bins: Mapping[str, ReliabilityBins]) -> None:
+    """Draw the bins of up to six."""
     axes.plot([0.0, 1.0], [0.0, 1.0], color="#6b6b6b", linewidth=1.0, label="perfect")
-    known = {name: pair for name, pair in pairs.items() if len(pair[0])}
-    for name, colour in zip([*known][-MAX_METHODS_DRAWN:], TRIAL_COLOURS, strict=False):
-        bins = equal_mass_bins(*known[name])
-        axes.plot(bins.mean_forecast, bins.event_rate, "o-", color=colour, markersize=3.0, linewidth=1.0, label=name)
+    for name, colour in zip([*bins][-MAX_METHODS_DRAWN:], TRIAL_COLOURS, strict=False):
+        own = bins[name]
+        axes.plot(own.mean_forecast, own.event_rate, "o-", color=colour, markersize=3.0, linewidth=1.0, label=name)
     axes.set_xlabel("forecast")
     axes.set_ylabel("share that came true")
     axes.set_title("Calibration")

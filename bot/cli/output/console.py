@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +23,9 @@ from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import scoring_rules_for
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import QuestionShape
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # Lines for a pipe are not broken unless COLUMNS sets a width: one row is one line for grep and cut.
 UNLIMITED_WIDTH = 20_000
@@ -178,17 +181,20 @@ def print_heading(console: Console, text: str) -> None:
 
 
 @contextmanager
-def progress_bars() -> Iterator[Progress]:
+def progress_bars() -> "Iterator[Progress]":
     """Show progress bars on stderr while the block runs, on a terminal only; they are removed at the end."""
+    # It takes 10 ms to load, and most commands have no bars.
+    from rich import progress
+
     console = SafeConsole(stderr=True, markup=False, highlight=False)
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         yield bars
 
 

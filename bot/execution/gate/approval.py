@@ -5,6 +5,7 @@ One reason to ask is a forecast that is far from the market.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from bot.core.distributions import log_odds
 from bot.core.ids import derive_id
 from bot.core.orders import ContractSide, Order, OrderSide
 from bot.core.permissions import ApprovalState, SubmissionApproval
@@ -82,8 +83,6 @@ def _quartile_distances(ours: Sequence[float], theirs: Sequence[float]) -> Itera
 
 
 def _log_odds_distance(first: float, second: float) -> float:
-    from bot.stats.arrays import log_odds  # noqa: PLC0415 - numpy
-
     return abs(log_odds(first, LOG_ODDS_CLIP) - log_odds(second, LOG_ODDS_CLIP))
 
 

@@ -68,6 +68,23 @@ async def test_however_it_is_added_up_the_total_is_the_same(
     assert [row.name for row in found.rows] == names[by]
 
 
+async def test_a_limit_keeps_the_most_expensive_rows_and_the_last_days_and_the_total_of_all(
+    forecast_runs: ForecastRunFixture,
+) -> None:
+    await forecast_runs.forecast(question("snow"), trials=1)
+    forecast_runs.clock.advance_without_waking(86_400)
+    await forecast_runs.forecast(question("rain"))
+    records = ReadOnlyState(config=CONFIG, folder=forecast_runs.path.parent, ledger=forecast_runs.ledger)
+    kept = {CostGrouping.QUESTION: "lantern:rain", CostGrouping.DAY: "2026-01-02"}
+    for by, name in kept.items():
+        found = await load_cost_report(records, by, None, forecast_runs.clock.now(), limit=1)
+        assert ([row.name for row in found.rows], found.has_more) == ([name], True)
+        assert (found.total.forecasts, found.total.calls) == (2, 6)
+        whole = await load_cost_report(records, by, None, forecast_runs.clock.now(), limit=2)
+        assert (len(whole.rows), whole.has_more) == (2, False)
+        assert (await bill(forecast_runs, by)).rows == whole.rows
+
+
 async def test_a_line_tells_counts_share_and_cost_of_a_forecast(forecast_runs: ForecastRunFixture) -> None:
     await forecast_runs.forecast(question("rain"))
     plain = cost_report_to_json(await bill(forecast_runs, CostGrouping.QUESTION))

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.special import logit as scipy_logit
 
-from bot.stats.arrays import LOGIT_EPSILON, logit, sigmoid
+from bot.core.distributions import LOGIT_EPSILON
+from bot.stats.arrays import logit, sigmoid
 
 
 @given(st.floats(LOGIT_EPSILON, 1 - LOGIT_EPSILON))

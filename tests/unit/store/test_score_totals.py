@@ -17,7 +17,7 @@ from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
 from bot.core.questions import CrowdForecast, Question, Target
 from bot.evaluation.group_scores import SUMS, compare_sums, resample_groups, score_group, score_resampled
 from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
-from bot.evaluation.score_report import kind_reports
+from bot.evaluation.score_report import build_report, kind_reports
 from bot.evaluation.summed_scores import ALL, ForecasterSums, reliability_bins, sums_by_forecaster
 from bot.jobs.resolution import compute_scores
 from bot.stats.calibration import equal_width_bins
@@ -30,7 +30,7 @@ DAY = timedelta(days=1)
 COLOURS = ChoiceShape(options=("red", "blue"))
 # On the edges of bins, and next to them.
 PROBABILITIES = (0.0, 0.1, 0.3, 0.1 + 0.2, 0.45, 0.7, 0.9, 1.0)
-TABLES = ("score_total", "score_bin", "score_cluster", "unscored")
+TABLES = ("score_total", "score_bin", "score_cluster", "unscored", "score_round")
 # More than once for each: what happens to some questions, in any order.
 EVENTS = ("ask", *["forecast"] * 4, *["resolve"] * 2, "change", "score")
 
@@ -172,6 +172,40 @@ async def test_choices_and_groups_equal_those_of_the_rows(ledger_fixture: Ledger
         assert [*groups["horizon"]] == [str(one) for one in sorted(filter(None, days))]
 
 
+async def test_the_whole_report_equals_that_of_the_rows(ledger_fixture: LedgerFixture) -> None:
+    history = RandomHistory(ledger_fixture, 13)
+    await history.run(200)
+    while await ledger_fixture.ledger.scores.to_score(1):
+        await history.score()
+    scores, rng = ledger_fixture.ledger.scores, np.random.default_rng(1)
+    rows = rows_by_forecaster(await scores.read_binary_columns(ScoreFilter()))
+    others = rule_scores_by_forecaster(await scores.read_non_binary_scores(ScoreFilter()))
+    # Read from the sums, and added up because of the time.
+    for chosen in (ScoreFilter(), ScoreFilter(since=NOON - DAY)):
+        rounds = await scores.read_rounds(chosen)
+        for name, own in (await read_forecasters(ledger_fixture)).items():
+            of_name = [one for one in rounds if one.forecaster == name]
+            found = own.report(own.score_groups(rng), of_name, rng).to_json()
+            expected = build_report([one.row for one in rows[name]], graded=others[name], rng=rng).to_json()
+            assert len(expected["by_round"]) == 3  # type: ignore[arg-type]
+            assert flatten(found) == {
+                path: pytest.approx(leaf) if isinstance(leaf, float) else leaf
+                for path, leaf in flatten(expected).items()
+            }
+
+
+def flatten(value: Any, path: str = "") -> dict[str, Any]:
+    """Return the leaves of a report by their path, but not the ends of intervals, which are drawn."""
+    if not isinstance(value, dict):
+        return {path: value}
+    return {
+        name: leaf
+        for key, part in value.items()
+        if key not in {"low", "high"}
+        for name, leaf in flatten(part, f"{path}/{key}").items()
+    }
+
+
 async def test_a_filter_by_time_reads_rows_and_finds_the_same(ledger_fixture: LedgerFixture) -> None:
     history = RandomHistory(ledger_fixture, 5)
     await history.run(100)
@@ -221,7 +255,7 @@ async def test_an_older_ledger_is_filled_by_its_migration(ledger_fixture: Ledger
         for table in TABLES:
             copy.execute(f"drop table {table}")
         for table in ("_sqlite_migrations", "_migration_checksum"):
-            copy.execute(f"delete from {table} where name = '0002_score_totals'")  # noqa: S608 - names of ours
+            copy.execute(f"delete from {table} where name in ('0002_score_totals', '0004_score_rounds')")  # noqa: S608 - names of ours
         copy.commit()
     async with open_ledger(older, now=NOON) as ledger:
         filled = LedgerFixture(ledger, older)
