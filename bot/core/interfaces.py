@@ -126,6 +126,7 @@ class QuestionReader(VenueReader, Protocol):
     async def find_question(self, name: str) -> Question:
         """Return a question as it is now, by the key of its reference or by its address.
 
+        A question that ``questions`` no longer yields is found so before it is forecast: it may have closed early.
         Raises NotFoundError for a name that the venue does not have, and RequestRejectedError with the reason for a
         question that cannot be forecast.
         """

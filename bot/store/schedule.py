@@ -102,21 +102,21 @@ update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0
                     forecast_only = 0
 where ref = :ref and forecaster = :forecaster and forecast_only = 1
 """
-# The policy does not move entries that were postponed, requested or changed.
+# The policy does not move entries that were postponed, requested or changed, and gives a resolved question no due time.
 # From what is planned and open, never from the forecasts, which are many.
 _IS_MOVABLE = "s.owner is null and s.not_before is null and s.forecast_only = 0"
+_IS_WITHOUT_DUE = f"s.due_at is null and (q.as_of is not null or not ({IS_RESOLVED.format(ref='s.ref')}))"
 _SCHEDULED_COLUMNS = "select s.ref, s.forecaster, s.due_at, f.made_at, q.closes_at, q.as_of"
 _ITS_FORECAST = "cross join latest_forecast f on f.ref = s.ref and f.forecaster = s.forecaster"
-_HAS_RESOLVED = f"q.as_of is null and {IS_RESOLVED.format(ref='s.ref')}"
 _SELECT_SCHEDULED = f"""
 {_SCHEDULED_COLUMNS} from schedule s indexed by schedule_by_due cross join question q on q.ref = s.ref {_ITS_FORECAST}
 where {_IS_MOVABLE} and s.due_at > :now and (s.why like :first or s.why like :second)
 union all
 {_SCHEDULED_COLUMNS} from question q indexed by question_by_close cross join schedule s on s.ref = q.ref {_ITS_FORECAST}
-where {_IS_MOVABLE} and s.due_at is null and q.closes_at > :now and not ({_HAS_RESOLVED})
+where {_IS_MOVABLE} and {_IS_WITHOUT_DUE} and q.closes_at > :now
 union all
 {_SCHEDULED_COLUMNS} from question q indexed by question_by_close cross join schedule s on s.ref = q.ref {_ITS_FORECAST}
-where {_IS_MOVABLE} and s.due_at is null and q.closes_at is null and not ({_HAS_RESOLVED})
+where {_IS_MOVABLE} and {_IS_WITHOUT_DUE} and q.closes_at is null
 """
 _MOVE_DUE = """
 update schedule set due_at = :due_at, why = :why

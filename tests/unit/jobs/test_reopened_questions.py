@@ -10,6 +10,7 @@ from bot.core.errors import RequestRejectedError
 from bot.core.outcomes import RESOLUTION_UNDONE, BinaryOutcome, Resolution, VoidOutcome
 from bot.core.questions import QuestionRef
 from bot.evaluation.question_record import load_question_record
+from bot.forecasting.reforecast_policy import reschedule_forecasts
 from bot.jobs.operator_requests import record_open_question, require_open_question
 from bot.store.ledger import ReadOnlyState
 from bot.store.questions import QuestionFilter, QuestionState
@@ -82,6 +83,17 @@ async def test_while_it_is_resolved_before_its_close_it_is_not_renewed(jobs_fixt
     await undo(jobs_fixture)
     await jobs_fixture.discover()
     assert await jobs_fixture.forecast() == "1 forecasts made"
+
+
+async def test_a_restart_does_not_make_it_due_while_it_is_resolved(jobs_fixture: JobsFixture) -> None:
+    await forecast_and_resolve(jobs_fixture)
+    await jobs_fixture.clock.advance(timedelta(days=4).total_seconds())
+    assert await jobs_fixture.forecast() == "0 forecasts made"
+    now = jobs_fixture.clock.now()
+    await reschedule_forecasts(
+        jobs_fixture.ledger, jobs_fixture.policy, repeats=lambda _question, _forecaster: True, now=now
+    )
+    assert (await jobs_fixture.ledger.schedule.counts(now)).due == 0
 
 
 async def test_its_next_outcome_is_waited_for_however_late_it_comes(jobs_fixture: JobsFixture) -> None:
