@@ -175,7 +175,10 @@ class OmissionChecks:
 
     def _late_renewal(self, row: Row, after: Row | None) -> Iterator[str]:
         made, closes = parse_timestamp(row["made_at"]), parse_timestamp(row["closes_at"])
-        ends = [closes, *[parse_timestamp(row[name]) for name in ("as_of", "resolved_at") if row[name]]]
+        ends = [
+            closes - self._reader_margin(row["venue"]),
+            *[parse_timestamp(row[name]) for name in ("as_of", "resolved_at") if row[name]],
+        ]
         # A venue may close a question before its time; one that it opens again may still be postponed.
         ends += [since for since, _ in self.closed.get(row["ref"], ()) if since is not None]
         until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
@@ -183,6 +186,11 @@ class OmissionChecks:
         if due < min(ends) and (count := self._passes_between("forecast", due, until)):
             what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"
             yield f"omission: {what} was to be renewed at {due}, {why}, and {count} passes did not"
+
+    def _reader_margin(self, venue: str) -> timedelta:
+        """Return how long before its close a question of a venue is neither forecast nor traded."""
+        settings = [config["venues"].get(venue, {}).get("settings", {}) for config in self.configs]
+        return timedelta(seconds=max(one.get("close_margin_s", CLOSE_MARGIN_S) for one in settings))
 
     def _due(self, made: datetime, closes: datetime, *, is_moved: bool) -> tuple[datetime, str]:
         """Return when a forecast is due again at the latest, by all policies that were in force."""

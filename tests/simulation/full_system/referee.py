@@ -41,6 +41,27 @@ DAY_USD, SAME_DAY_H = 20.0, range(1, 23)
 BANKROLL_SHARES: Mapping[str, float] = {"per_question": 0.05, "per_event": 0.1, "per_day": 0.25, "total": 0.75}
 # With such words a venue refuses what an account cannot pay, or does not have.
 NOT_ENOUGH = ("Insufficient balance", "not enough balance", "shares to sell", "only sell up to")
+# Words of venues for what may have changed since a request was planned. Any other refusal is one of its form, which the
+# venues document.
+CHANGED_MEANWHILE = (
+    *NOT_ENOUGH,
+    "closed",
+    "resolved",
+    "not open",
+    "not found",
+    "does not exist",
+    "crosses book",
+    "fully filled",
+    "no orders found",
+    "current options",
+    "unknown options",
+    "in the past",
+    "in the future",
+    "not ready",
+    "post-only mode",
+    "current liquidity",
+    "already",
+)
 # A forecast is commented on within a day of its acknowledgement.
 COMMENTED_S = 24 * 3_600.0 + 2 * 3_600.0
 # Hours for which an approval is valid, where the configuration says nothing else.
@@ -56,8 +77,8 @@ LEDGER_TABLES: Mapping[str, str] = {
         f.made_at from intent i join forecast f on f.id = i.forecast order by i.seq""",
     "attempts": "select intent, reference, state, started_at, settled_at from attempt order by started_at",
     "halts": "select venue, at, why, resumed_at from halt where by = '' order by id",
-    "refusals": "select i.id, i.venue, i.ref, a.started_at, a.detail from attempt a join intent i on i.id = a.intent "
-    "where a.state = 'refused'",
+    "refusals": "select i.id, i.venue, i.mode, i.ref, i.action, a.started_at, a.detail from attempt a "
+    "join intent i on i.id = a.intent where a.state = 'refused'",
     "fills": "select f.intent, f.reference, f.shares, f.cash from fill f order by 1, 2",
     "readings": "select venue, paper, at, until, equity, cash, reserved from account_reading order by id",
     "scores": """select f.ref, s.rule, s.value, p.probability from score s join forecast f on f.id = s.forecast
@@ -280,9 +301,10 @@ class WorldReferee(WorldFacts):
                 yield f"referee: {row['id']}, {row['mode']}, is of {who}"
 
     def _refusals(self) -> Iterator[str]:
-        """No venue refuses an order because the account has too little: caps and cash are counted before it is sent.
+        """No venue refuses a request for its form, nor an order because the account has too little.
 
-        Left out are accounts that somebody else uses or takes money from, and those that were shown as they had been.
+        Caps and cash are counted before it is sent. Left out are accounts that somebody else uses or takes money from,
+        and those that were shown as they had been.
         """
         shared = {act["venue"] for act in self.facts["acts"] if act["kind"] == "foreign write"}
         for row in self.ledger["refusals"]:
@@ -290,6 +312,9 @@ class WorldReferee(WorldFacts):
             if found and row["venue"] not in shared and not self._is_misread(row):
                 what = f"{row['id']} of {row['started_at']} on {row['ref']}"
                 yield f"referee: {row['venue']} refused {what}: {row['detail']}"
+            is_judged = row["mode"] != "paper" and row["action"] != "comment"
+            if is_judged and not any(words in row["detail"] for words in CHANGED_MEANWHILE):
+                yield f"referee: {row['venue']} refused {row['id']} on {row['ref']} for its form: {row['detail']}"
 
     def _is_misread(self, refusal: Fact) -> bool:
         """Say whether money left the account around an order, or an answer may not have been what was true."""

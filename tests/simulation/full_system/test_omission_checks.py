@@ -25,6 +25,7 @@ create table halt (venue, at, resumed_at);
 create table arm (venue, armed_at, until, disarmed_at);
 """
 CONFIG: dict[str, Any] = {"venues": {"manifold": {"forecasters": ["drifter"]}}, "policy": {"stale_after_h": 6.0}}
+LATE_VENUE = {"forecasters": ["drifter"], "settings": {"close_margin_s": 7_200.0}}
 QUESTION = {"ref": REF, "venue": "manifold", "version": "v"}
 Values = dict[str, Any]
 
@@ -103,6 +104,8 @@ def test_what_is_decided_leaves_with_the_next_pass(
         (40.0, None, CONFIG, "stale"),
         (7.5, 5.56, CONFIG, ""),
         (7.5, 6.9, CONFIG, "near its close"),
+        # Where it is not forecast in the last two hours before its close.
+        (7.5, 6.9, {"venues": {"manifold": LATE_VENUE}, "policy": {"stale_after_h": 6.0}}, ""),
         (5.0, None, {**CONFIG, "policy": {"near_close_h": [0.5]}}, ""),
         (30.0, None, {**CONFIG, "policy": {"stale_after_h": 72.0}}, "near its close"),
         (30.0, None, {**CONFIG, "policy": {"stale_after_h": 72.0, "near_close_h": []}}, ""),

@@ -137,13 +137,32 @@ def test_no_more_than_its_share_of_the_account_is_at_stake() -> None:
 
 
 def test_no_venue_refuses_what_an_account_cannot_pay_unless_money_left_it() -> None:
-    refused = {"id": "i1", "venue": "polymarket", "ref": "polymarket:-", "started_at": NOON.isoformat()}
+    refused = refusal()
     rows: Ledger = {"refusals": [{**refused, "detail": "not enough balance / allowance"}]}
     seen = [account(-1_800.0, 9.0), account(60.0, 9.0)]
     assert len(judge(rows, accounts=seen)) == 1
     assert judge(rows, accounts=seen, acts=[arm(), act("foreign write")]) == []
     assert judge(rows, accounts=[seen[0], {**seen[1], "moved": -1.0}]) == []
     assert judge({"refusals": [{**refused, "detail": "market is closed"}]}, accounts=seen) == []
+
+
+def refusal(detail: str = "", **values: object) -> dict[str, object]:
+    of = {"id": "i1", "venue": "polymarket", "ref": "polymarket:-", "mode": "live", "action": "order"}
+    return {**of, "started_at": NOON.isoformat(), "detail": detail, **values}
+
+
+@pytest.mark.parametrize(
+    ("row", "count"),
+    [
+        (refusal("CDF Invalid: continuous_cdf at upper bound must be at most 0.999", action="forecast"), 1),
+        (refusal("invalid price (0.995), min: 0.01 - max: 0.99"), 1),
+        (refusal("invalid price (0.995), min: 0.01 - max: 0.99", mode="paper"), 0),
+        (refusal("not open but resolved"), 0),
+        (refusal("Comment is too long", action="comment"), 0),
+    ],
+)
+def test_no_venue_refuses_the_form_of_a_request(row: dict[str, object], count: int) -> None:
+    assert len([one for one in judge({"refusals": [row]}) if "for its form" in one]) == count
 
 
 def test_what_a_clairvoyant_forecaster_said_is_never_submitted() -> None:
