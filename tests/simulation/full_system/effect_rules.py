@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.full_system.account_values import PASS_S, position_worth
-from tests.simulation.full_system.record_checks import LEAST_CHANCE
 from tests.simulation.full_system.referee import CENT, bill_usd
 from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
 
@@ -34,6 +33,8 @@ TRIED_S = 3.0 * 3_600.0
 BILLED_SLACK = 1e-6
 # What Metaculus takes of a probability (docs/facts/metaculus.md#forecasts).
 LEAST_SAID, MOST_SAID = 0.001, 0.999
+# A mean of log-odds takes no chance for smaller, so that one bold trial does not decide alone.
+LEAST_CHANCE = 1e-4
 # The steps of a forecaster of the simulation; beliefs carry rounding.
 STEPS, BELIEF_SLACK = (1, 2, 3), 1e-6
 # Of the settings that nobody set.

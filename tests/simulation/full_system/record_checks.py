@@ -18,6 +18,7 @@ from typing import Any
 
 from bot.store.serialization import parse_timestamp
 from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.effect_rules import LEAST_CHANCE
 
 Tables = Mapping[str, Any]
 # Money and scores carry the rounding of a venue, and of sums.
@@ -203,8 +204,6 @@ def _logit_mean(chances: Sequence[float]) -> float:
     return 1.0 / (1.0 + math.exp(-odds))
 
 
-# A mean of log-odds takes no chance for smaller, so that one bold trial does not decide alone.
-LEAST_CHANCE = 1e-4
 _MEANS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "logit-mean": _logit_mean,
     "mean": mean,
