@@ -25,6 +25,8 @@ Tables = Mapping[str, Any]
 CENT, SAME = 0.006, 1e-6
 # The mass of a flat curve beyond each open end, and the least that one has there (docs/facts/metaculus.md#scores).
 TAIL, LEAST_MASS = 0.05, 0.001
+# The sum of the weights of a blend that nothing was fitted to (docs/forecasters.md), and the rounding of log-odds.
+PRIOR_WEIGHT, ODDS_ERROR = 1.15, 1e-3
 # The belief and the price of a decision may have moved by so much before an order; nobody moves the clock by more.
 MOVED, PRICED = 0.05, timedelta(hours=13)
 # A venue gives the time of an outcome in seconds or better.
@@ -47,6 +49,18 @@ select f.id, f.ref, f.forecaster, p.probability, t.ending, t.body from forecast 
 join prediction p on p.forecast = f.id join trial t on t.forecast = f.id
 where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
   and (select count(*) from prediction q where q.forecast = f.id) = 1 order by f.id
+"""
+# What a blend knew of its members: those forecasts of the same text that had been made when it was.
+_BLENDS = """
+select f.id, f.ref, f.started_at, f.made_at, p.target, p.raw_probability as said, m.forecaster as member, m.revision,
+  m.made_at as known_at, q.raw_probability as answer
+from forecast f join prediction p on p.forecast = f.id
+join forecast m on m.ref = f.ref and m.version = f.version and m.forecaster in ('drifter', 'drifter_second')
+  and m.state = 'done' and m.cutoff <= f.cutoff and m.made_at <= f.made_at
+-- One half has no weight.
+join prediction q on q.forecast = m.id and q.target = p.target and abs(q.raw_probability - 0.5) > 1e-6
+where f.forecaster = 'blend' and f.state = 'done' and f.fitted is null and p.raw_probability is not null
+order by f.id, p.target, m.revision
 """
 _FILLS = "select intent, shares, price, fee, cash from fill"
 _TRIALS = """
@@ -79,6 +93,7 @@ class RecordChecks:
         yield from self._choice_scores()
         yield from self._curve_scores()
         yield from self._aggregates()
+        yield from self._blends()
         yield from self._fills()
         yield from self._trials()
         yield from self._endings()
@@ -123,6 +138,22 @@ class RecordChecks:
             if min(abs(one - rows[0]["probability"]) for one in values) > SAME:
                 what = f"{rows[0]['probability']:.6f} on {rows[0]['ref']}"
                 yield f"forecast: {rows[0]['forecaster']} says {what}, its trials {said}, by {sorted(methods)}"
+
+    def _blends(self) -> Iterator[str]:
+        """A blend without fitted weights is 1.15 times the mean log-odds of its members' newest answers."""
+        blends: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _BLENDS):
+            blends[row["id"], row["target"]].append(row)
+        for rows in blends.values():
+            said, values = rows[0]["said"], []
+            # A member may have answered while the blend was made.
+            for until in (rows[0]["started_at"], rows[0]["made_at"]):
+                newest = {row["member"]: row["answer"] for row in rows if row["known_at"] <= until}
+                odds = PRIOR_WEIGHT * mean(map(_log_odds, newest.values())) if newest else math.inf
+                values.append(odds)
+            if min(abs(_log_odds(said) - odds) for odds in values) > ODDS_ERROR:
+                what = ", ".join(f"{row['member']} {row['revision']}: {row['answer']:.4f}" for row in rows)
+                yield f"forecast: the blend {rows[0]['id']} of {rows[0]['ref']} says {said:.4f}, its members {what}"
 
     def _fills(self) -> Iterator[str]:
         """What a fill takes or brings is its shares at its price, with its fee."""

@@ -1,6 +1,7 @@
 """What the ledger records, computed again on ledgers that are written by hand."""
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ REF = "manifold:lamp"
 TABLES = """
 create table score (forecast, target, rule, resolution, value);
 create table resolution (id, ref, kind, value, body, resolved_at);
-create table forecast (id, ref, version, forecaster, state, price);
+create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted);
 create table question_version (version, ref, body);
-create table prediction (forecast, target, probability, body);
+create table prediction (forecast, target, probability, body, raw_probability);
 create table price (id, ref, seen_at, probability, body);
 create table fill (intent, shares, price, fee, cash);
 create table trial (forecast, number, ending, body);
@@ -165,3 +166,21 @@ def test_a_forecast_is_made_of_the_trials_that_count(
         body = json.dumps({"belief": {"predictions": {"t": {"probability": chance}}}})
         rows.append(("trial", {"forecast": "f", "number": number, "ending": ending, "body": body}))
     assert len(judge(tmp_path, rows, trials=len(trials))) == count
+
+
+# Of 0.6 and 0.8, then 0.7 and 0.8: 1.15 times half of ln 1.5 + ln 4 is 1.0303, and of ln 2.3333 + ln 4 1.2843.
+@pytest.mark.parametrize(("odds", "fitted", "count"), [(1.2843, None, 0), (1.0303, None, 1), (1.0303, "abc", 0)])
+def test_a_blend_is_made_of_the_newest_answers_of_its_members(
+    tmp_path: Path, odds: float, fitted: str | None, count: int
+) -> None:
+    members = [("drifter", 1, 0.6, -9), ("drifter", 2, 0.7, -2), ("drifter_second", 1, 0.8, -5)]
+    said = 1.0 / (1.0 + math.exp(-odds))
+    rows: Rows = []
+    for name, revision, answer, minutes in [*members, ("blend", 1, said, 0)]:
+        made = (NOON + timedelta(minutes=minutes)).isoformat()
+        times = {"cutoff": made, "started_at": made, "made_at": made, "fitted": fitted if name == "blend" else None}
+        key = {"id": f"{name} {revision}", "ref": REF, "version": "v", "forecaster": name, "revision": revision}
+        rows.append(("forecast", {**key, **times, "state": "done"}))
+        rows.append(("prediction", {"forecast": f"{name} {revision}", "target": "outcome", "raw_probability": answer}))
+    found = [one for one in judge(tmp_path, rows) if "the blend" in one]
+    assert len(found) == count
