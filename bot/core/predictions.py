@@ -10,6 +10,8 @@ from bot.core.light_dataclass import dataclass
 from bot.core.values import require_share
 
 PROBABILITY_SUM_TOLERANCE = 1e-6
+# The rounding of sums, far below any difference that counts.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,22 @@ class CurvePrediction:
 
 
 Prediction = BinaryPrediction | ChoicePrediction | CurvePrediction
+
+
+def is_same_prediction(one: Prediction | None, other: Prediction | None) -> bool:
+    """Return whether two predictions are equal but for rounding: the same trials may be added up in another order."""
+    match one, other:
+        case BinaryPrediction(probability=first), BinaryPrediction(probability=second):
+            pairs = [(first, second)]
+        case ChoicePrediction(probabilities=given), ChoicePrediction(probabilities=others) if (
+            given.keys() == others.keys()
+        ):
+            pairs = [(given[option], others[option]) for option in given]
+        case CurvePrediction(cdf=cdf), CurvePrediction(cdf=points) if len(cdf) == len(points):
+            pairs = [*zip(cdf, points, strict=True)]
+        case _:
+            return False
+    return all(abs(left - right) <= ROUNDING for left, right in pairs)
 
 
 def prediction_mismatch(prediction: Prediction, shape: QuestionShape) -> str | None:

@@ -12,11 +12,10 @@ from typing import Self
 
 from bot.api import FeeSchedule, Json, MalformedDataError, Order, Question, ShareFees
 from plugins.polymarket.market_parser import parse_fee_schedule, question_contracts
-from plugins.polymarket.order_books import ONE
+from plugins.polymarket.order_books import ONE, TICK_SIZES
 
 # The smallest fee; smaller amounts are not charged.
 MIN_FEE = Decimal("0.00001")
-_HALF = Decimal("0.5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +53,15 @@ class TakerFees:
         return Decimal(0) if whole < MIN_FEE else whole.quantize(MIN_FEE, ROUND_HALF_UP)
 
     def max_cost_per_share(self, limit: Decimal) -> Decimal:
-        """Return the maximum of price plus fee of a share bought within a limit.
+        """Return the most that a share bought within a limit may cost: its price and the highest fee on these dollars.
 
-        With an exponent of 1 or more both grow with the price. Below 1 the fee may fall faster than the price grows, so
-        the highest fee is used.
+        A purchase at once spends dollars, which buy more shares at a better price. The fee of a dollar, rate x p ^
+        (exponent - 1) x (1 - p) ^ exponent, is highest at the smallest tick, above an exponent of 1 at
+        p = (exponent - 1) / (2 x exponent - 1).
         """
-        worst_price = limit if self.exponent >= 1 else min(limit, _HALF)
-        return limit + self.per_share(worst_price)
+        peak = (self.exponent - ONE) / (2 * self.exponent - ONE) if self.exponent > ONE else Decimal(0)
+        price = min(limit, max(peak, min(TICK_SIZES)))
+        return limit + self.per_share(price) * limit / price
 
 
 def order_fees(question: Question, order: Order) -> FeeSchedule:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from bot.core.light_dataclass import dataclass
 from bot.core.orders import OrderSide
 from bot.core.permissions import ApprovalState, ArmRecord
-from bot.core.predictions import prediction_mismatch
+from bot.core.predictions import is_same_prediction, prediction_mismatch
 from bot.core.questions import describe_changes
 from bot.core.submissions import ExecutionMode, HoldDecision
 from bot.execution.gate.approval import forecast_edge, missing_approval_reason, order_belief
@@ -411,7 +411,10 @@ def check_approval(context: DecisionContext) -> HoldDecision | None:
 def check_not_repeated(context: DecisionContext) -> HoldDecision | None:
     """Hold a forecast that repeats the current one, unless that lapses at the venue: then an equal one renews it."""
     current = context.current_intent
-    if context.takes_orders or current is None or dict(current.predictions) != dict(context.forecast.predictions):
+    made = context.forecast.predictions
+    if context.takes_orders or current is None or current.predictions.keys() != made.keys():
+        return None
+    if not all(is_same_prediction(given, made[key]) for key, given in current.predictions.items()):
         return None
     if context.policy.forecast_lifetime is not None and current.forecast != context.forecast.id:
         return None

@@ -73,7 +73,7 @@ def test_pm_x4_a_null_schedule_is_free_and_an_incomplete_one_is_an_error() -> No
     ],
 )
 def test_what_a_budget_of_100_buys_leaves_room_for_its_fee(price: str, order: str, fee: str) -> None:
-    spent = Decimal(price) * 100 / FOUR.max_cost_per_share(Decimal(price))
+    spent = Decimal(price) * 100 / (Decimal(price) + FOUR.per_share(Decimal(price)))
     assert spent.quantize(Decimal("0.0001")) == Decimal(order)
     assert FOUR.fee_for(Decimal(price), spent / Decimal(price)).quantize(Decimal("0.0001")) == Decimal(fee)
 
@@ -117,6 +117,29 @@ def test_the_fake_venue_charges_the_same(price: Decimal, rate: Decimal, size: De
     assert ours == VenueFees(rate=rate, exponent=Decimal(exponent)).fee_of(price, size)
 
 
+def test_the_worst_fee_is_that_of_the_shares_which_the_dollars_buy_at_a_better_price() -> None:
+    # 25 shares at 0.04 are one dollar. At 0.01 it buys 100 shares: 100 x 0.04 x 0.01 x 0.99 = 0.0396 is their fee.
+    filled = 1 + FOUR.fee_for(Decimal("0.01"), Decimal(100))
+    assert filled == Decimal("1.0396")
+    # At the smallest tick, 0.0001, it is 10,000 x 0.04 x 0.0001 x 0.9999 = 0.039996.
+    assert 25 * FOUR.max_cost_per_share(Decimal("0.04")) == Decimal("1.039996")
+
+
+@pytest.mark.parametrize(
+    ("exponent", "fee"),
+    [
+        # The highest fee of a dollar, in shares of the rate: at 0.0001 by 0.0001 ^ -0.5 x 0.9999 ^ 0.5, at a third by
+        # 1/3 x (2/3) ^ 2.
+        ("0.5", "99.995"),
+        ("2", "0.148148"),
+    ],
+)
+def test_the_worst_fee_of_other_exponents(exponent: str, fee: str) -> None:
+    fees = TakerFees(rate=Decimal(1), exponent=Decimal(exponent))
+    worst = fees.max_cost_per_share(Decimal("0.5")) / Decimal("0.5") - 1
+    assert worst == pytest.approx(Decimal(fee), rel=Decimal("1e-5"))
+
+
 @example(limit=Decimal("0.9999"), price=Decimal("0.9998"), rate=Decimal("0.09"), exponent="0.5")
 @given(limit=grid, price=grid, rate=rates, exponent=st.sampled_from(["0", "0.5", "1", "1.5", "2", "4"]))
 def test_nothing_within_a_limit_costs_more_than_the_worst(
@@ -124,7 +147,8 @@ def test_nothing_within_a_limit_costs_more_than_the_worst(
 ) -> None:
     fees = TakerFees(rate=rate, exponent=Decimal(exponent))
     low, high = sorted((limit, price))
-    assert low + fees.per_share(low) <= fees.max_cost_per_share(high) + Decimal("1e-20")
+    # As many shares at the price as one share at the limit has dollars.
+    assert high + fees.per_share(low) * high / low <= fees.max_cost_per_share(high) + Decimal("1e-20")
 
 
 # Belief, ask, rate of the fee, cost of a share, and percent of the cash: docs/facts/polymarket.md#kelly-figures.

@@ -103,10 +103,11 @@ async def test_a_level_whose_own_gain_is_less_than_the_edge_is_not_bought() -> N
     assert (found.shares, found.limit) == (42.0, 0.58)
 
 
-async def test_the_cost_covers_the_limit_and_the_worst_fee() -> None:
+async def test_the_cost_covers_the_dollars_and_the_fee_on_all_shares_that_they_may_buy() -> None:
     found = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70))
-    worst = float(found.shares) * float(FOUR.max_cost_per_share(Decimal(repr(found.limit))))
-    assert worst <= found.cost <= worst + 0.02
+    dollars = found.shares * found.limit
+    # The fee is shares x 0.04 x p x (1 - p), so of a dollar 0.04 x (1 - p): least at the limit, 0.04 at most.
+    assert dollars + dollars * 0.04 * 0.99 <= found.cost <= dollars * 1.04 + 0.02
 
 
 async def test_no_leg_is_bought_from_the_bids_of_yes() -> None:
@@ -191,7 +192,8 @@ async def test_pm_s4_pm_s6_every_order_is_one_the_venue_takes(
 async def test_pm_s6_a_finer_grid_needs_rounder_sizes() -> None:
     """docs/facts/polymarket.md#amounts: 9.98 dollars at .985 have five decimals, an order at the cap none."""
     fine = a_book(bids=(("0.984", "50"),), asks=(("0.985", "5000"),), tick=Decimal("0.001"))
-    found = await planned(FakePolymarketReader.of(fine), BinaryPrediction(0.998), sizing=wants(max_cost=9.98))
+    # 9.98 dollars, 0.04 of them as the highest fee, and a cent for rounding.
+    found = await planned(FakePolymarketReader.of(fine), BinaryPrediction(0.998), sizing=wants(max_cost=10.39))
     assert (found.limit, found.shares) == (0.985, 10.0)
     finest = a_book(bids=(("0.9986", "50"),), asks=(("0.9987", "5000"),), tick=Decimal("0.0001"))
     none = await plan(

@@ -77,6 +77,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "caps.unknown_writes": (0.3, 0.0, 4.0),
     "trading.kelly": (1.0, 0.15, 1.0),
     "trading.edge": (0.4, 0.005, 0.1),
+    "trading.band": (0.25, 0.05, 0.4),
     "trading.divergence": (0.25, 0.2, 1.2),
     "trading.stop_loss": (0.3, 0.05, 0.6),
     "trading.take_profit": (0.3, 0.05, 0.6),
@@ -294,6 +295,9 @@ def _between(stream: np.random.Generator, info: FieldInfo, bounds: tuple[float, 
     low, high = bounds
     value = math.exp(float(stream.uniform(math.log(max(low, 1e-3)), math.log(max(high, 1e-3)))))
     kinds = {part for part, _ in _parts_of(info.annotation, [])}
+    if any(get_origin(kind) is tuple for kind in kinds):
+        # Two bounds, as far from 0 as from 1.
+        return [round(value, 4), round(1.0 - value, 4)]
     return max(round(value), math.ceil(low)) if int in kinds else round(value, 4)
 
 

@@ -33,6 +33,8 @@ TRIED_S = 3.0 * 3_600.0
 BILLED_SLACK = 1e-6
 # What Metaculus takes of a probability (docs/facts/metaculus.md#forecasts).
 LEAST_SAID, MOST_SAID = 0.001, 0.999
+# A mean of log-odds takes no chance for smaller, so that one bold trial does not decide alone.
+LEAST_CHANCE = 1e-4
 # The steps of a forecaster of the simulation; beliefs carry rounding.
 STEPS, BELIEF_SLACK = (1, 2, 3), 1e-6
 # Of the settings that nobody set.

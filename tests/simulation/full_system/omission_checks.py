@@ -20,6 +20,7 @@ from typing import Any
 from bot.store.serialization import parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.operators import ADA
+from tests.simulation.full_system.schedule_checks import FAILED_AGAIN
 
 Tables = Mapping[str, Any]
 Fact = Mapping[str, Any]
@@ -41,7 +42,8 @@ from intent i left join attempt a on a.intent = i.id
 where i.venue <> 'forecastbench' and i.action <> 'comment' group by i.id
 """
 _RUNS = """
-select f.ref, f.forecaster, f.state, f.why, f.made_at, f.started_at, q.venue, q.closes_at, q.as_of, v.body,
+select f.ref, f.forecaster, f.state, f.why, f.made_at, f.started_at, f.ended_at, f.forecast_only, q.venue, q.closes_at,
+  q.as_of, v.body,
   (select min(r.seen_at) from resolution r where r.ref = f.ref) as resolved_at,
   (select count(*) from question_version w where w.ref = f.ref) as versions
 from forecast f join question q on q.ref = f.ref join question_version v on v.version = q.version
@@ -153,7 +155,7 @@ class OmissionChecks:
         )
 
     def _not_renewed(self) -> Iterator[str]:
-        """A forecast is renewed in the next passes after it is stale, and after each of the times before the close."""
+        """A forecast is renewed once it is stale and at the times before the close, and tried again where it failed."""
         runs: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in read_rows(self.ledger, _RUNS):
             runs[row["ref"], row["forecaster"]].append(row)
@@ -161,6 +163,8 @@ class OmissionChecks:
             for row, after in zip(rows, [*rows[1:], None], strict=True):
                 if row["state"] == "done" and row["closes_at"] is not None and not self._is_left_out(row):
                     yield from self._late_renewal(row, after)
+                if row["state"] == "failed" and row["closes_at"] is not None and not self._is_left_out(row):
+                    yield from self._late_retry(row, after)
 
     def _forecast_after_close(self) -> Iterator[str]:
         """What several lists of its venue did not have, because it is closed there, is not forecast unasked."""
@@ -191,6 +195,24 @@ class OmissionChecks:
         """Return how long before its close a question of a venue is neither forecast nor traded."""
         settings = [config["venues"].get(venue, {}).get("settings", {}) for config in self.configs]
         return timedelta(seconds=max(one.get("close_margin_s", CLOSE_MARGIN_S) for one in settings))
+
+    def _late_retry(self, row: Row, after: Row | None) -> Iterator[str]:
+        """One that failed is tried again after six hours at most, and before its close while there is time for it."""
+        ended, closes = parse_timestamp(row["ended_at"]), parse_timestamp(row["closes_at"])
+        ends = [
+            closes - self._reader_margin(row["venue"]),
+            *[parse_timestamp(row[name]) for name in ("as_of", "resolved_at") if row[name]],
+        ]
+        # A venue may close a question before its time; one that it opens again may still be postponed.
+        ends += [since for since, _ in self.closed.get(row["ref"], ()) if since is not None]
+        due = ended + min(FAILED_AGAIN[-1], max(FAILED_AGAIN[0], (closes - ended) / 2))
+        until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
+        # What people ask for is only recorded, and an hour that was set is no hour that passed.
+        if row["forecast_only"] or row["versions"] > 1 or due >= min(ends):
+            return
+        if count := self._passes_between("forecast", due, until):
+            what = f"the forecast of {row['ref']} by {row['forecaster']} that failed at {ended}"
+            yield f"omission: {what} was to be tried again at {due}, it closes at {closes}, and {count} passes did not"
 
     def _due(self, made: datetime, closes: datetime, *, is_moved: bool) -> tuple[datetime, str]:
         """Return when a forecast is due again at the latest, by all policies that were in force."""

@@ -37,6 +37,8 @@ WATCHING, WATCHED = 1 / 16, 3
 PAPER = 1 / 5
 # And of those with an account at Polymarket and another venue, where all that happens there is met by orders on paper.
 SIGNED_PAPER = 1 / 3
+# And of those where Manifold is beside another venue that is written to, without a world.
+MANIFOLD_PAPER = 2 / 5
 WORLDLY = 1 / 8
 # Of the seeds without that world: which venues there are.
 VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
@@ -69,6 +71,8 @@ SHARED_ACCOUNT: Mapping[str, float] = {"per_pass": 0.4, "per_question": 0.1, "pe
 # How many seeds have a second forecaster at each venue, which is scored alone; questions that are excluded, by words of
 # their titles; and a configuration that is changed in mid-run.
 SECOND_FORECASTER, EXCLUDING, CHANGING = 1 / 3, 1 / 3, 1 / 2
+# And in how many of those with a second one, and without a world, a third one blends the answers of both.
+BLENDING = 2 / 3
 EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0", "ship 2", "race 1")
 # In how many seeds somebody else writes to an account of Foxcast, from some share of the days on.
 FOREIGN, FOREIGN_FROM = 1 / 4, (0.02, 0.4)
@@ -100,7 +104,7 @@ LONG_LISTS, LONG_LIST, SHORT_LIST = 1 / 4, 30, 7
 # In how many seeds markets are shallow.
 SHALLOW = 1 / 2
 # In some seeds for longer than from one pass that buys to the next, in shares of that time.
-PATIENT, PATIENCE = 1 / 4, 2.25
+PATIENT, PATIENT_ON_PAPER, PATIENCE = 1 / 4, 2 / 3, 2.25
 # At a common pace. Passes that find nothing to do take most of a simulated day's work, so there are few.
 RECONCILE_S = 7_200.0
 PACES: Mapping[str, float] = {
@@ -117,7 +121,7 @@ PACES: Mapping[str, float] = {
 BACKUP_GB = 0.05
 # Dollars per million tokens, where the settings are drawn.
 MODEL_PRICES: Mapping[str, float] = {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}
-DRIFTER, SECOND, BLF, PAGER = "drifter", "drifter_second", "blf", "pager"
+DRIFTER, SECOND, BLF, BLEND, PAGER = "drifter", "drifter_second", "blf", "blend", "pager"
 
 EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk", "storage fault"]
 
@@ -164,10 +168,11 @@ class SimulationTraits:
     ``order_type`` is that of Polymarket, ``signed_a_day`` the dollars that its signer signs away.
 
     At the venues in ``approving`` a person approves each submission. Venues are armed for ``armed_days`` at a time,
-    with ``arm_amounts``. ``has_second``: a second forecaster is scored. Questions with one of the words in ``excluded``
-    are left out. The configuration changes with the first life after ``changes_at_s``. ``grouping`` is how Polymarket's
-    events are asked. From ``foreign_from_s`` on somebody else writes to an account for some hours. Accounts that trade
-    begin with ``balance``; ``uses_whole_account``: no share of it bounds an order.
+    with ``arm_amounts``. ``has_second``: a second forecaster is scored, ``has_blend``: and a blend of both. Questions
+    with one of the words in ``excluded`` are left out. The configuration changes with the first life after
+    ``changes_at_s``. ``grouping`` is how Polymarket's events are asked. From ``foreign_from_s`` on somebody else writes
+    to an account for some hours. Accounts that trade begin with ``balance``; ``uses_whole_account``: no share of it
+    bounds an order.
 
     ``is_quiet``: people only permit, and beliefs turn every ``turns_every_h`` and are renewed after ``stale_after_h``.
     Positions are sold once they have lost, or gained, the share of their cost in ``exits``. ``is_shallow``: markets
@@ -190,6 +195,7 @@ class SimulationTraits:
     armed_days: float = ARMED_DAYS
     arm_amounts: Mapping[str, float] = field(default_factory=lambda: CAPS)
     has_second: bool = False
+    has_blend: bool = False
     excluded: tuple[str, ...] = ()
     changes_at_s: float = math.inf
     grouping: str = "choice"
@@ -207,6 +213,11 @@ class SimulationTraits:
     def live(self) -> tuple[str, ...]:
         """The venues that are written to."""
         return tuple(name for name, mode in self.modes.items() if mode == "live")
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """The forecasters of each venue that are scored alone."""
+        return (SECOND,) * self.has_second + (BLEND,) * self.has_blend
 
     @property
     def signs(self) -> bool:
@@ -233,6 +244,8 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     modes = (
         _draw_modes(stream, names, signs=signs, trades_on_paper=trades_on_paper) if plan.modes is None else plan.modes
     )
+    if plan.drawn and plan.modes is None and not worldly:
+        modes = _draw_manifold(modes, SeededRandom(plan.seed).stream("manifold paper"))
     traits = SimulationTraits(
         modes=modes,
         has_world=worldly and plan.modes is None,
@@ -246,8 +259,11 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         endings=[STORAGE_FAULT] * plan.has_storage_fault + [_draw_ending(stream, plan) for _ in range(plan.lives)],
         **(_draw_permissions(plan, modes) if plan.drawn else {}),
     )
-    is_patient = plan.drawn and SeededRandom(plan.seed).stream("patience").random() < PATIENT
+    patient = PATIENT_ON_PAPER if modes.get("manifold") == "paper" else PATIENT
+    is_patient = plan.drawn and SeededRandom(plan.seed).stream("patience").random() < patient
     traits = replace(traits, lifetime_s=PATIENCE * PACES["submit"] * traits.pace) if is_patient else traits
+    blends = SeededRandom(plan.seed).stream("blend").random() < BLENDING
+    traits = replace(traits, has_blend=blends and traits.has_second and not traits.has_world)
     return _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet")) if plan.drawn and not plan.modes else traits
 
 
@@ -319,7 +335,7 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
     names = {name: forecaster.get(name, DRIFTER) for name in traits.modes}
     tables = {
         **world,
-        "plugins": [*world["plugins"], DRIFTER_FILE.stem, *([BLF] if traits.has_world else [])],
+        "plugins": [*world["plugins"], DRIFTER_FILE.stem, *[BLF] * traits.has_world, *[BLEND] * traits.has_blend],
         "plugin_files": [f"../{DRIFTER_FILE.name}"],
         "mode": "live",
         "state": "HOME/state",
@@ -339,6 +355,7 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
     if traits.drawn:
         tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
         tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}
+        tables["forecasters"] |= {BLEND: {"settings": {"members": [DRIFTER, SECOND]}}} if traits.has_blend else {}
     if traits.is_quiet:
         answers = {"turns_every_h": traits.turns_every_h, "boldness": QUIET_BOLDNESS, "caution": QUIET_CAUTION}
         tables["forecasters"][DRIFTER] = {"settings": {**answers, "fails_share": 0.0, "slips_share": 0.0}}
@@ -370,7 +387,7 @@ def _venue_table(
             settings |= {"signer_per_order": CAPS["per_order"], "signer_per_day": traits.signed_a_day}
     found: dict[str, Any] = {
         "mode": "approve" if name in traits.approving else traits.modes[name],
-        "forecasters": [forecaster, *([SECOND] if traits.has_second else [])],
+        "forecasters": [forecaster, *traits.scored],
         # Some venues ask to be looked at more often.
         "discover_every_s": PACES["discover"] * traits.pace,
         "settings": settings,
@@ -405,6 +422,13 @@ def _draw_modes(
     if "live" not in modes.values():
         modes[names[0]] = "live"
     return modes
+
+
+def _draw_manifold(modes: Mapping[str, str], stream: np.random.Generator) -> Mapping[str, str]:
+    """Return the modes as they are, or with Manifold on paper beside another venue that is written to."""
+    live = [name for name, mode in modes.items() if mode == "live"]
+    is_paper = "manifold" in live and len(live) > 1 and stream.random() < MANIFOLD_PAPER
+    return {**modes, "manifold": "paper"} if is_paper else modes
 
 
 def _draw_ending(stream: np.random.Generator, plan: SimulationPlan) -> LifeEnding:

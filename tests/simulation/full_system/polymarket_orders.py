@@ -51,12 +51,12 @@ def order_trades(
 
 
 def maximum_cost(order: FakePolymarketOrder) -> float:
-    """Return what an order may cost at most, fees included."""
+    """Return what an order may cost at most, with the fee on the shares that its dollars buy for one tick each."""
     if order.side == "SELL":
         return 0.0
-    fees = order.market.fees
-    rate = Decimal(0) if fees is None or order.post_only else fees.fee_of(order.price, order.size)
-    return float(order.spend + rate)
+    fees, tick = order.market.fees, order.market.tick
+    fee = Decimal(0) if fees is None or order.post_only else fees.fee_of(tick, order.spend / tick)
+    return float(order.spend + fee)
 
 
 def money_at_risk(order: FakePolymarketOrder, state: FakePolymarketState) -> float:

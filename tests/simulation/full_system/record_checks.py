@@ -18,12 +18,15 @@ from typing import Any
 
 from bot.store.serialization import parse_timestamp
 from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.effect_rules import LEAST_CHANCE
 
 Tables = Mapping[str, Any]
 # Money and scores carry the rounding of a venue, and of sums.
 CENT, SAME = 0.006, 1e-6
 # The mass of a flat curve beyond each open end, and the least that one has there (docs/facts/metaculus.md#scores).
 TAIL, LEAST_MASS = 0.05, 0.001
+# No chance counts as smaller in a score.
+SMALLEST_CHANCE = 0.001
 # The belief and the price of a decision may have moved by so much before an order; nobody moves the clock by more.
 MOVED, PRICED = 0.05, timedelta(hours=13)
 # A venue gives the time of an outcome in seconds or better.
@@ -172,7 +175,7 @@ def _choice_score(rule: str, shares: Mapping[str, float], option: str) -> float:
     """Return the value of a rule for a choice."""
     if rule == "choice brier":
         return sum((share - (name == option)) ** 2 for name, share in shares.items())
-    surprise = -math.log(shares[option])
+    surprise = -math.log(max(shares[option], SMALLEST_CHANCE))
     return surprise if rule == "choice log" else 100.0 * (1.0 - surprise / math.log(len(shares)))
 
 
@@ -203,8 +206,6 @@ def _logit_mean(chances: Sequence[float]) -> float:
     return 1.0 / (1.0 + math.exp(-odds))
 
 
-# A mean of log-odds takes no chance for smaller, so that one bold trial does not decide alone.
-LEAST_CHANCE = 1e-4
 _MEANS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "logit-mean": _logit_mean,
     "mean": mean,

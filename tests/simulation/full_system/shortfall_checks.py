@@ -49,8 +49,11 @@ select i.id, i.seq, i.ref, i.venue, i.account, i.mode, i.mode = 'paper' as paper
   (select case count(*) when 1 then min(r.seen_at) end from resolution r where r.ref = i.ref) as resolved_at
 from intent i where i.action = 'order' order by i.seq
 """
+# The venue says when a fill was; it is known once the venue was asked.
 _FILLS = """
-select f.intent, f.at, f.shares, f.cash from fill f join intent i on i.id = f.intent order by f.at, i.seq, f.reference
+select f.intent, f.at, f.shares, f.cash,
+  max(f.at, coalesce((select max(a.settled_at) from attempt a where a.intent = i.id), f.at)) as known_at
+from fill f join intent i on i.id = f.intent order by f.at, i.seq, f.reference
 """
 _HOLDS = """
 select d.at, d.until, d.why, f.ref, q.venue, f.made_at, p.probability from decision d
@@ -172,8 +175,8 @@ class ShortfallChecks:
         returned = 0.0
         trades = [(fill, json.loads(one["order_body"])) for one in orders for fill in self._fills[one["id"]]]
         for fill, order in sorted(trades, key=lambda trade: trade[0]["at"]):
-            if parse_timestamp(fill["at"]) > at - PASS:
-                break
+            if parse_timestamp(fill["known_at"]) > at - PASS:
+                continue
             place = (order["contract"], order["leg"])
             if fill["cash"] <= 0:
                 held[place] += fill["shares"]

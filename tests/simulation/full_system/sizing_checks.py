@@ -30,6 +30,8 @@ LEAST_BELIEF, ODDS_SLACK = 0.001, 0.02
 KELLY, STAKE_SLACK = 0.25, 0.02
 # The largest share of the account in one question where nobody set it, and the least gain of a share.
 PER_QUESTION, EDGE = 0.05, 0.03
+# The prices at which shares are bought where nobody set them.
+BAND = (0.03, 0.97)
 # Where orders meet the levels of an order book, and not those of a market maker.
 WITH_BOOKS = ("polymarket",)
 # What is bought costs less than twice the price that counts for what is held.
@@ -121,13 +123,17 @@ class SizingChecks:
     def _prices(self, row: Row, order: Tables, worth: float) -> Iterator[str]:
         """No order is for a worse price than its shares are worth by the forecast that it was made for.
 
-        Nor does it promise more than that.
+        Nor does it promise more than that, or buy at a price outside the band.
         """
         buys = order["side"] == "buy"
         beyond = order["limit"] - worth if buys else worth - order["limit"]
         gain = worth - order["expected"] if buys else order["expected"] - worth
         if order["edge"] > gain + PRICE_SLACK:
             yield f"orders: {row['id']} promises {order['edge']:.4f} a share, {gain:.4f} by its own forecast"
+        bands = self.settings(row["venue"], "trading", "band", BAND)
+        paid = (order["expected"], order["limit"])
+        if buys and not any(low - PRICE_SLACK <= min(paid) <= max(paid) <= high + PRICE_SLACK for low, high in bands):
+            yield f"orders: {row['id']} buys for {paid[0]:.4f}, {paid[1]:.4f} at most, and trading.band is {bands}"
         if beyond > PRICE_SLACK:
             what = f"{order['side']} {order['leg']} at {order['limit']:.4f}"
             yield f"orders: {row['id']} would {what}, worth {worth:.4f} by its own forecast"

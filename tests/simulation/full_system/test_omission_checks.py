@@ -14,7 +14,8 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REF = "manifold:lamp"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
-create table forecast (id, ref, forecaster, state, why, made_at, started_at, decided_at, revision);
+create table forecast (id, ref, forecaster, state, why, made_at, started_at, ended_at, forecast_only,
+  decided_at, revision);
 create table decision (id, forecast, at, until, verdict, why);
 create table intent (id, ref, venue, action, state, planned_at, changed_at);
 create table attempt (intent, started_at);
@@ -154,6 +155,29 @@ def test_what_its_venue_closed_early_is_not_forecast_unasked(
 
 def moment(hours: float | None) -> datetime | None:
     return None if hours is None else NOON + timedelta(hours=hours)
+
+
+# It failed at noon: of one that closes after four hours that is made good after two, of others after six.
+@pytest.mark.parametrize(
+    ("closes", "again", "values", "count"),
+    [
+        (4.0, 3.0, {}, 0),
+        (4.0, 3.7, {}, 1),
+        (4.0, None, {}, 1),
+        (4.0, None, {"forecast_only": 1}, 0),
+        (0.08, None, {}, 0),
+        (30.0, 6.51, {}, 0),
+        (30.0, None, {}, 1),
+    ],
+)
+def test_a_forecast_that_failed_is_tried_again_before_the_close(
+    tmp_path: Path, closes: float, again: float | None, values: Values, count: int
+) -> None:
+    failed = forecast(0.0, state="failed", made_at=None, ended_at=at(0.0), **{"forecast_only": 0, **values})
+    rows = [] if again is None else [forecast(again, revision=2)]
+    found = judge(tmp_path, failed, *rows, *question(closes), passes=passed("forecast", 0.02, 3.5, 6.5))
+    late = [one for one in found if "tried again" in one]
+    assert len(late) == count
 
 
 @pytest.mark.parametrize(("hours", "count"), [((1.0,), 0), ((1.0, 2.0), 1)])

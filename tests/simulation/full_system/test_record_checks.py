@@ -16,9 +16,9 @@ REF = "manifold:lamp"
 TABLES = """
 create table score (forecast, target, rule, resolution, value);
 create table resolution (id, ref, kind, value, body, resolved_at);
-create table forecast (id, ref, version, forecaster, state, price);
+create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted);
 create table question_version (version, ref, body);
-create table prediction (forecast, target, probability, body);
+create table prediction (forecast, target, probability, body, raw_probability);
 create table price (id, ref, seen_at, probability, body);
 create table fill (intent, shares, price, fee, cash);
 create table trial (forecast, number, ending, body);

@@ -18,6 +18,7 @@ TABLES = """
 create table intent (id, seq, venue, account, mode, ref, action, state, planned_at, changed_at, cost, order_body,
   predictions, event, creator, category);
 create table fill (intent, reference, at, shares, cash);
+create table attempt (intent, settled_at);
 create table account_reading (venue, account, paper, at, until, cash, equity);
 create table resolution (ref, seen_at);
 create table decision (forecast, at, until, verdict, why);
@@ -118,7 +119,7 @@ def test_a_reason_to_buy_nothing_is_true(tmp_path: Path, why: str, count: int) -
     assert len(judge(tmp_path, *rows, caps=caps)) == count
 
 
-def test_what_was_sold_again_is_not_at_stake(tmp_path: Path) -> None:
+def test_what_was_sold_again_is_not_at_stake_once_that_is_known(tmp_path: Path) -> None:
     _, sale = bought(1.0, 2, -200.0, "manifold:ship")
     sale |= {"cost": 0.0, "order_body": json.dumps({**json.loads(sale["order_body"]), "side": "sell", "cost": 0.0})}
     fills = [("i1", -300.0, 16.0, -8.0), ("i2", -200.0, 8.0, 5.0)]
@@ -126,9 +127,10 @@ def test_what_was_sold_again_is_not_at_stake(tmp_path: Path) -> None:
         ("fill", {"intent": name, "reference": "r", "at": at(minutes), "shares": shares, "cash": cash})
         for name, minutes, shares, cash in fills
     ]
-    for used, count in ((4.0, 0), (8.0, 1)):
-        (folder := tmp_path / str(used)).mkdir()
+    for used, asked, count in ((4.0, -190.0, 0), (8.0, -190.0, 1), (8.0, 9.0, 0)):
+        (folder := tmp_path / f"{used}, {asked}").mkdir()
+        attempt = ("attempt", {"intent": "i2", "settled_at": at(asked)})
         why = f"nothing may be bought: caps.total = 9 leaves 0.00, {used:.2f} is at stake"
-        held = [bought(8.0, 1, -300.0, "manifold:ship"), ("intent", sale), *rows]
+        held = [bought(8.0, 1, -300.0, "manifold:ship"), ("intent", sale), attempt, *rows]
         found = judge(folder, *held, *FORECAST, ("decision", {**HELD[1], "why": why}), caps={"total": 9.0})
         assert len(found) == count

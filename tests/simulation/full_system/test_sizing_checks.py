@@ -84,6 +84,17 @@ def test_an_edge_is_what_a_share_is_worth_less_what_it_costs(tmp_path: Path, ord
     assert (bool(found), any(why in one for one in found)) == (bool(why), bool(why))
 
 
+@pytest.mark.parametrize(
+    ("limit", "band", "count"), [(0.44, (0.1, 0.45), 0), (0.46, (0.1, 0.45), 1), (0.44, (0.41, 0.9), 1)]
+)
+def test_nothing_is_bought_outside_the_band(
+    tmp_path: Path, limit: float, band: tuple[float, float], count: int
+) -> None:
+    found = judge(tmp_path, intent(limit=limit), band=band)
+    assert len(found) == count
+    assert all("trading.band is" in one for one in found)
+
+
 # Between 0.6 and 0.5 a fifth of the way from 0.6, in log-odds: 1.5 ** 0.8 = 1.3832 to 1.
 @pytest.mark.parametrize(("share", "count"), [(0.2, 0), (0.8, 1)])
 def test_a_belief_moves_to_the_market_by_the_share_that_is_set(tmp_path: Path, share: float, count: int) -> None:

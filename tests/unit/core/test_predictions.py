@@ -11,6 +11,8 @@ from bot.core.predictions import (
     ChoiceShape,
     CurvePrediction,
     CurveShape,
+    Prediction,
+    is_same_prediction,
     prediction_mismatch,
 )
 
@@ -87,3 +89,24 @@ def test_an_open_bound_may_keep_probability_beyond_the_grid() -> None:
 def test_a_choice_needs_two_options_and_no_option_twice(options: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="two or more different options"):
         ChoiceShape(options=options)
+
+
+YES, OAK, CURVE = BinaryPrediction(0.6), ChoicePrediction({"oak": 0.6, "elm": 0.4}), CurvePrediction((0.2, 0.8))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (YES, BinaryPrediction(0.6 + 1e-12), True),
+        (YES, BinaryPrediction(0.601), False),
+        (OAK, ChoicePrediction({"elm": 0.4 - 1e-12, "oak": 0.6 + 1e-12}), True),
+        (OAK, ChoicePrediction({"oak": 0.4, "elm": 0.6}), False),
+        (OAK, ChoicePrediction({"oak": 0.6, "ash": 0.4}), False),
+        (CURVE, CurvePrediction((0.2, 0.8 - 1e-12)), True),
+        (CURVE, CurvePrediction((0.2, 0.9)), False),
+        (CURVE, CurvePrediction((0.2, 0.8, 0.8)), False),
+        (YES, CURVE, False),
+    ],
+)
+def test_predictions_are_the_same_but_for_rounding(one: Prediction, other: Prediction, *, is_same: bool) -> None:
+    assert is_same_prediction(one, other) is is_same

@@ -11,7 +11,7 @@ import pytest
 from bot.config.venue_schema import ExcludeSection
 from bot.core.orders import OrderPlan, OrderSide
 from bot.core.permissions import ApprovalState, CapUsage
-from bot.core.predictions import CurvePrediction
+from bot.core.predictions import BinaryPrediction, CurvePrediction
 from bot.core.submissions import ExecutionMode, HoldDecision, Intent, IntentAction
 from bot.execution.gate import rules
 from bot.execution.gate.approval import build_approval_request
@@ -105,6 +105,18 @@ def test_a_rule_of_one_phase_is_not_asked_in_the_other_and_says_why(
 ) -> None:
     assert refusals(replace(REFUSED[rule.name], phase=phase)) == []
     assert rule.why_one_phase
+
+
+@pytest.mark.parametrize(("probability", "repeats"), [(0.6 + 1e-12, True), (0.6001, False)])
+def test_a_forecast_that_differs_by_the_rounding_of_its_trials_is_a_repetition(
+    probability: float, *, repeats: bool
+) -> None:
+    """Its writer could not tell from the earlier one whether a request that got no answer has arrived."""
+    standing = build_intent(case(LIVE))
+    renewed = live(
+        plan=None, takes_orders=False, current_intent=standing, forecast=forecast(BinaryPrediction(probability))
+    )
+    assert refusals(renewed) == ["check_not_repeated"] * repeats
 
 
 def test_every_check_is_in_the_list_once_and_has_a_case() -> None:
