@@ -93,6 +93,7 @@ def cost_report_to_json(report: CostReport) -> dict[str, Any]:
         "by": report.by.value,
         "since": None if report.since is None else report.since.isoformat(),
         "rows": [_cost_row_to_json(row) for row in report.rows],
+        "has_more": report.has_more,
         "total": _cost_row_to_json(report.total),
         "unanswered": {"calls": report.losses.calls, "cost_usd": report.losses.cost_usd},
         **today_to_json(report.today),

@@ -89,7 +89,7 @@ class ForecasterSums:
         return ScoreReport(
             block=combine_families(market, dataset),
             crowd=self._score_crowd(sum(one.outcome_with_crowd for one in rounds if one.rule == BRIER)),
-            by_source={name: _plain_scores(one) for name, one in groups.get("source", {}).items()},
+            by_source=self._score_sources(),
             by_round=_score_rounds(rounds),
             by_horizon={name: _plain_scores(one) for name, one in groups.get("horizon", {}).items()},
             intervals={
@@ -99,6 +99,18 @@ class ForecasterSums:
             imputed=0,
             kinds=self.report_kinds(rng, rounds),
         )
+
+    def _score_sources(self) -> dict[str, BinaryScores]:
+        """Return the scores by source, also of predictions without one, so that their numbers add up."""
+        if BRIER not in self.rules:
+            return {}
+        own = self.rules[BRIER]
+        names, codes = np.unique(np.array(own.groups["source"]), return_inverse=True)
+        sums = (own.values[codes == code].sum(axis=0).tolist() for code in range(len(names)))
+        return {
+            name: binary_scores(round(n), outcome / n, value / n)
+            for name, (n, outcome, value, *_) in zip(names.tolist(), sums, strict=True)
+        }
 
     def _score_crowd(self, outcome: float) -> BinaryScores:
         n, _, crowd = self.rules[BRIER].values.sum(axis=0)[3:].tolist() if BRIER in self.rules else (0, 0, 0)

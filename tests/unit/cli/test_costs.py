@@ -82,6 +82,7 @@ async def test_a_limit_keeps_the_most_expensive_rows_and_the_last_days_and_the_t
         assert (found.total.forecasts, found.total.calls) == (2, 6)
         whole = await load_cost_report(records, by, None, forecast_runs.clock.now(), limit=2)
         assert (len(whole.rows), whole.has_more) == (2, False)
+        assert [cost_report_to_json(one)["has_more"] for one in (found, whole)] == [True, False]
         assert (await bill(forecast_runs, by)).rows == whole.rows
 
 
