@@ -14,7 +14,7 @@ from bot.core.ids import sha256_hex
 from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingSettings, ToolDefinition
 from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
-from bot.store.documents import CompressedDocument, compress_json
+from bot.store.documents import PackedDocument, pack_json
 from bot.store.evidence import SHARED_AFTER, DocumentStore
 from bot.store.serialization import JsonSerializer
 
@@ -175,9 +175,9 @@ class PromptDocumentCache:
         return known
 
 
-async def compress_prompt_documents(parts: Sequence[PromptDocument]) -> list[CompressedDocument]:
+async def pack_prompt_documents(parts: Sequence[PromptDocument]) -> list[PackedDocument]:
     """Return the parts ready to be written."""
-    return [await compress_json(part.encode() if part.text is None else part.text) for part in parts]
+    return [await pack_json(part.encode() if part.text is None else part.text) for part in parts]
 
 
 def _make_document(encode: Callable[[], str]) -> PromptDocument:

@@ -27,13 +27,13 @@ from bot.llm.call_records import (
     CallRecord,
     PromptDocuments,
     RequestRecord,
-    compress_prompt_documents,
+    pack_prompt_documents,
 )
 from bot.llm.deadline import RequestDeadline
 from bot.llm.pricing import ModelPrice
 from bot.llm.providers import describe_foreign_error
 from bot.llm.roles import provider_name
-from bot.store.documents import is_compressed_inline
+from bot.store.documents import is_packed_inline
 from bot.store.ledger import Ledger
 from bot.store.model_calls import CallReservation, CallSettlement
 from bot.store.serialization import format_timestamp
@@ -162,7 +162,7 @@ class CostAccounting:
 
     async def settle_call(self, request: ModelCallRequest, call: str, settlement: CallSettlement) -> str | None:
         """Record the result of a call, also if the caller is cancelled meanwhile."""
-        if not is_compressed_inline(settlement.answer or ""):
+        if not is_packed_inline(settlement.answer or ""):
             return await asyncio.shield(self._start_settling(request, self.ledger.calls.settle(call, settlement)))
         try:
             return await self.ledger.calls.settle(call, settlement)
@@ -347,7 +347,7 @@ class ModelCall:
         request = self.request
         scope = request.model_request.charge.scope
         unsaved = request.documents.unsaved(scope)
-        documents = await compress_prompt_documents(unsaved)
+        documents = await pack_prompt_documents(unsaved)
         # From here on it must be settled, even if the caller is cancelled while it is being recorded.
         self.is_recorded = True
         try:

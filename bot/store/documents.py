@@ -37,8 +37,8 @@ class StoredDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class CompressedDocument:
-    """A document ready to be written, compressed outside the writer thread."""
+class PackedDocument:
+    """A document ready to be written; long content was compressed outside the writer thread."""
 
     digest: str
     media_type: str
@@ -46,22 +46,22 @@ class CompressedDocument:
     packed: bytes
 
 
-def compress_document(content: bytes, media_type: str) -> CompressedDocument:
+def compress_document(content: bytes, media_type: str) -> PackedDocument:
     """Compress the content; takes about 20 ms per MB."""
     # A window as large as the content: clearing the largest window takes longer than compressing a few kilobytes.
     window = min(zlib.MAX_WBITS, max(_MIN_WINDOW_BITS, len(content).bit_length()))
     packer = zlib.compressobj(level=1, wbits=window, memLevel=min(zlib.DEF_MEM_LEVEL, window - 6))
-    return CompressedDocument(digest_of(content), media_type, len(content), packer.compress(content) + packer.flush())
+    return PackedDocument(digest_of(content), media_type, len(content), packer.compress(content) + packer.flush())
 
 
-def pack_evidence(content: bytes, media_type: str) -> CompressedDocument:
+def pack_evidence(content: bytes, media_type: str) -> PackedDocument:
     """Return a document of the evidence, compressed if it is long: all of a forecast is compressed together later."""
     if len(content) > _MAX_PLAIN_BYTES:
         return compress_document(content, media_type)
-    return CompressedDocument(digest_of(content), media_type, len(content), PLAIN_MARK + content)
+    return PackedDocument(digest_of(content), media_type, len(content), PLAIN_MARK + content)
 
 
-def put_document(database: Database, document: CompressedDocument) -> None:
+def put_document(database: Database, document: PackedDocument) -> None:
     """Write a compressed document to the ledger within the caller's transaction."""
     database.execute(_INSERT_DOCUMENT, [document.digest, document.media_type, document.size, document.packed])
 
@@ -87,14 +87,14 @@ def get_document(database: Database, digest: str) -> StoredDocument:
 JSON_MEDIA_TYPE = "application/json"
 
 
-def is_compressed_inline(text: str) -> bool:
-    """Return whether ``compress_json`` compresses the text at once, without waiting for a thread."""
+def is_packed_inline(text: str) -> bool:
+    """Return whether ``pack_json`` packs the text at once, without waiting for a thread."""
     return len(text) * (1 if text.isascii() else 4) <= MAX_INLINE_BYTES
 
 
-async def compress_json(text: str) -> CompressedDocument:
+async def pack_json(text: str) -> PackedDocument:
     """Return JSON text as a document of the evidence; lone surrogates become U+FFFD."""
     content = sanitize_text(text).encode()
-    if is_compressed_inline(text):
+    if is_packed_inline(text):
         return pack_evidence(content, JSON_MEDIA_TYPE)
     return await asyncio.to_thread(pack_evidence, content, JSON_MEDIA_TYPE)

@@ -29,7 +29,7 @@ from bot.store.connections import TransactionRunner
 from bot.store.documents import (
     MAX_INLINE_BYTES,
     PLAIN_MARK,
-    CompressedDocument,
+    PackedDocument,
     StoredDocument,
     get_document,
     pack_evidence,
@@ -144,7 +144,7 @@ _SELECT_BUNDLE = "select packed from bundle where id = ?"
 MISSING_EVIDENCE = "select value from json_each(?) where value not in (select digest from evidence_document)"
 
 
-def put_evidence(database: Database, document: CompressedDocument, scope: str) -> None:
+def put_evidence(database: Database, document: PackedDocument, scope: str) -> None:
     """Write a compressed document of a forecast (its id, or ``NO_SCOPE``) within the caller's transaction."""
     known = database.execute(_KNOWN, [document.digest]).fetchone()
     if known is None:
@@ -268,7 +268,7 @@ class DocumentStore:
             del self._stored[next(iter(self._stored))]
         return document.digest
 
-    async def put_packed(self, documents: Sequence[CompressedDocument], *, scope: str = NO_SCOPE) -> None:
+    async def put_packed(self, documents: Sequence[PackedDocument], *, scope: str = NO_SCOPE) -> None:
         """Store compressed documents, all in one write."""
         await self.writer.run(lambda database: _put_all(database, documents, scope))
 
@@ -281,7 +281,7 @@ class DocumentStore:
         return await self.readers.run(lambda database: _read_known(database, digests))
 
 
-def _put_all(database: Database, documents: Sequence[CompressedDocument], scope: str) -> None:
+def _put_all(database: Database, documents: Sequence[PackedDocument], scope: str) -> None:
     for document in documents:
         put_evidence(database, document, scope)
 

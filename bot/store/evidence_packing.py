@@ -20,7 +20,7 @@ from bot.core.ids import sha256_hex
 from bot.core.learning import LESSON_ACTION
 from bot.store.connections import TransactionRunner
 from bot.store.database import open_writer, translate_errors
-from bot.store.documents import CompressedDocument, compress_document
+from bot.store.documents import PackedDocument, compress_document
 from bot.store.evidence import (
     BUNDLES_OF_SCOPE,
     IS_ALONE,
@@ -164,7 +164,7 @@ def remove_copied_evidence(copy: Path, scopes: Sequence[str]) -> None:
             pass
 
 
-def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[CompressedDocument]]:
+def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[PackedDocument]]:
     lessons = {body for (body,) in database.execute(_LESSONS, [scope, LESSON_ACTION]).fetchall()}
     digests, kept = [], []
     for _, _, codec, packed in database.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
@@ -186,7 +186,7 @@ def _remove(
     *,
     values: dict[str, Any],
     digests: Sequence[str],
-    kept: Sequence[CompressedDocument],
+    kept: Sequence[PackedDocument],
     statements: Sequence[str],
 ) -> None:
     database.conn.executemany(_DELETE_DOCUMENT, [(digest,) for digest in digests])

@@ -18,7 +18,7 @@ from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.store.connections import LedgerReaders, TransactionRunner
-from bot.store.documents import CompressedDocument
+from bot.store.documents import PackedDocument
 from bot.store.question_history import pin_price, read_question_version
 from bot.store.schedule import ForecastLease, NextDueTime, complete_schedule_entry, postpone_schedule_entry
 from bot.store.schema_views import IS_WITHDRAWN
@@ -390,7 +390,7 @@ def _resume_refusal(start: ForecastStart, cutoff: datetime) -> str | None:
     return None
 
 
-def _log_step_or_abandon(database: Database, row: StepRow, document: CompressedDocument) -> str | None:
+def _log_step_or_abandon(database: Database, row: StepRow, document: PackedDocument) -> str | None:
     contradiction = log_step(database, row, document)
     if contradiction is not None:
         _end_forecast(database, row.forecast, "abandoned", why=contradiction, at=row.at)

@@ -16,7 +16,7 @@ from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Resolution
 from bot.core.questions import QuestionRef
 from bot.store.connections import LedgerReaders, TransactionRunner
-from bot.store.documents import CompressedDocument, compress_document, get_document, put_document
+from bot.store.documents import PackedDocument, compress_document, get_document, put_document
 from bot.store.evidence import EvidenceReader
 from bot.store.question_history import read_question_version
 from bot.store.score_totals import WAS_BEFORE_SPOT_TIME
@@ -230,9 +230,7 @@ class LearningStore:
         return await self.readers.run(_list_parameters)
 
 
-def _record_parameters(
-    database: Database, document: CompressedDocument, fitted: FittedParameters, at: datetime
-) -> None:
+def _record_parameters(database: Database, document: PackedDocument, fitted: FittedParameters, at: datetime) -> None:
     put_document(database, document)
     values = {
         "digest": document.digest,

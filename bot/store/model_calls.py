@@ -29,7 +29,7 @@ from bot.store.cost_totals import (
     read_unanswered_costs,
     sum_finished_days,
 )
-from bot.store.documents import CompressedDocument, compress_json
+from bot.store.documents import PackedDocument, pack_json
 from bot.store.evidence import NO_SCOPE, get_evidence, put_evidence
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
@@ -149,7 +149,7 @@ class ModelCallStore:
     # The time of the newest call or sum of this process: a call from before it may be of a day that is summed.
     _newest: list[str] = field(default_factory=lambda: [_END_OF_TIME])
 
-    async def reserve(self, reservation: CallReservation, documents: Sequence[CompressedDocument] = ()) -> None:
+    async def reserve(self, reservation: CallReservation, documents: Sequence[PackedDocument] = ()) -> None:
         """Record a call before it is made, with documents of its prompt; raises MalformedDataError for a known id."""
         row = _reservation_row(reservation)
         may_be_late = row["at"] < self._newest[0]
@@ -161,7 +161,7 @@ class ModelCallStore:
 
         Raises NotFoundError for an unknown call, and StoreError for one that is already settled or lost.
         """
-        answer = None if settlement.answer is None else await compress_json(settlement.answer)
+        answer = None if settlement.answer is None else await pack_json(settlement.answer)
         row = _settlement_row(call, settlement, answer)
         await self.writer.run(lambda database: _settle_call(database, row, answer))
         return None if answer is None else answer.digest
@@ -271,7 +271,7 @@ def _reservation_row(reservation: CallReservation) -> dict[str, Any]:
 
 
 def _insert_reservation(
-    database: Database, row: dict[str, Any], documents: Sequence[CompressedDocument], *, may_be_late: bool
+    database: Database, row: dict[str, Any], documents: Sequence[PackedDocument], *, may_be_late: bool
 ) -> None:
     if may_be_late:
         forget_cost_totals(database, at=row["at"])
@@ -282,7 +282,7 @@ def _insert_reservation(
         put_evidence(database, document, row["scope"])
 
 
-def _settlement_row(call: str, settlement: CallSettlement, answer: CompressedDocument | None) -> dict[str, Any]:
+def _settlement_row(call: str, settlement: CallSettlement, answer: PackedDocument | None) -> dict[str, Any]:
     usage = settlement.usage
     return {
         "id": call,
@@ -301,7 +301,7 @@ def _settlement_row(call: str, settlement: CallSettlement, answer: CompressedDoc
     }
 
 
-def _settle_call(database: Database, row: dict[str, Any], answer: CompressedDocument | None) -> None:
+def _settle_call(database: Database, row: dict[str, Any], answer: PackedDocument | None) -> None:
     if answer is not None:
         charged = database.execute(_SCOPE_OF_CALL, [row["id"]]).fetchone()
         put_evidence(database, answer, charged[0] if charged else NO_SCOPE)

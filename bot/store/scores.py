@@ -3,10 +3,9 @@
 Resolved predictions can be read as columns, for reports and calibration.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
 from sqlite_utils import Database
@@ -84,30 +83,6 @@ with eligible as (
 select id, forecaster, ref, target, batch, source, family, series, horizon_days, probability, crowd, outcome, cutoff
 from eligible where age = 1 order by cutoff, ref, target, forecaster
 """  # noqa: S608 - made of constants
-# The same choice of rows for choices and curves, with their scores by rule; predictions without a score are left out.
-_SELECT_NON_BINARY_SCORES = f"""
-with eligible as (
-  select f.id, f.forecaster, f.ref, p.target, r.kind, q.batch, q.source, q.family, q.series, t.horizon_days, f.cutoff,
-         r.id as resolution,
-         row_number() over (partition by f.forecaster, f.ref, p.target order by f.revision desc) as age
-  from current_resolution r
-  join prediction p on p.ref = r.ref and p.target = r.target
-  join forecast f on f.id = p.forecast
-  join question q on q.ref = f.ref
-  join target t on t.version = f.version and t.target = p.target
-  where r.kind in ('chosen', 'landed')
-    and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
-    and {WAS_BEFORE_SPOT_TIME}
-    and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
-    and (:source is null or q.source = :source) and (:family is null or q.family = :family)
-    and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
-    and (:until is null or f.cutoff < :until)
-    and {WAS_SUBMITTED})
-select id, forecaster, ref, eligible.target, kind, batch, source, family, series, horizon_days, cutoff,
-       s.rule, s.value
-from eligible join score s on s.forecast = id and s.target = eligible.target and s.resolution = eligible.resolution
-where age = 1 order by cutoff, ref, eligible.target, forecaster, s.rule
-"""  # noqa: S608 - made of constants
 _FILTERS = f"""(:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
@@ -137,7 +112,6 @@ _SELECT_ROUNDS, _SELECT_KEPT_ROUNDS = (
     from {table} group by forecaster, rule, round, family order by round"""  # noqa: S608 - made of constants
     for table in (f"({SELECT_ROUNDS})", _KEPT.format(table="score_round"))
 )
-_SHAPE_KINDS = {"chosen": "choice", "landed": "curve"}
 # Data for calibration: the same choice of rows, raw, resolved before the given time. Questions that must not be used
 # for training (their fact "training") are left out, and so are forecasts that saw the future.
 _SELECT_CALIBRATION_COLUMNS = f"""
@@ -248,27 +222,6 @@ class ResolvedBinaryColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NonBinaryScores:
-    """The scores of one prediction that is not binary, by rule; rules of the crowd begin with ``crowd``.
-
-    ``kind`` is the kind of the shape of the question: choice or curve.
-    """
-
-    forecast: str
-    forecaster: str
-    ref: QuestionRef
-    target: str
-    kind: str
-    batch: str | None
-    source: str
-    family: str
-    series: str
-    horizon_days: int | None
-    cutoff: datetime
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationColumns:
     """Binary forecasts before calibration with their outcomes, as columns, by cutoff."""
 
@@ -337,10 +290,6 @@ class ScoreStore:
         """Return resolved binary predictions: the newest before close and outcome of each forecaster and target."""
         return await self.readers.run(lambda database: _read_binary_columns(database, chosen))
 
-    async def read_non_binary_scores(self, chosen: ScoreFilter) -> tuple[NonBinaryScores, ...]:
-        """Return the scores of choices and curves, chosen like ``read_binary_columns``."""
-        return await self.readers.run(lambda database: _read_non_binary_scores(database, chosen))
-
     async def read_calibration_columns(self, forecaster: str, family: str, *, before: datetime) -> CalibrationColumns:
         """Return forecasts of a family of questions resolved before that time, chosen like ``read_binary_columns``."""
         values = {"forecaster": forecaster, "family": family, "before": format_timestamp(before)}
@@ -398,33 +347,6 @@ def _read_calibration_columns(database: Database, values: dict[str, str]) -> Cal
         source=source,
         cutoff=tuple(map(datetime.fromisoformat, cutoff)),
         resolved_at=tuple(map(datetime.fromisoformat, resolved_at)),
-    )
-
-
-def _read_non_binary_scores(database: Database, chosen: ScoreFilter) -> tuple[NonBinaryScores, ...]:
-    rows = database.execute(_SELECT_NON_BINARY_SCORES, score_filter_values(chosen)).fetchall()
-    # One row for each rule; only its last two columns, rule and value, differ.
-    grouped = groupby(rows, key=lambda row: row[:-2])
-    return tuple(
-        _non_binary_scores_from_row(columns, {rule: value for *_, rule, value in group}) for columns, group in grouped
-    )
-
-
-def _non_binary_scores_from_row(columns: tuple[Any, ...], values: Mapping[str, float]) -> NonBinaryScores:
-    forecast, forecaster, ref, target, kind, batch, source, family, series, horizon, cutoff = columns
-    return NonBinaryScores(
-        forecast=forecast,
-        forecaster=forecaster,
-        ref=QuestionRef.parse(ref),
-        target=target,
-        kind=_SHAPE_KINDS[kind],
-        batch=batch,
-        source=source,
-        family=family,
-        series=series,
-        horizon_days=horizon,
-        cutoff=parse_timestamp(cutoff),
-        values=values,
     )
 
 

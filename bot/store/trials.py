@@ -22,11 +22,11 @@ from bot.store.connections import LedgerReaders, TransactionRunner
 from bot.store.documents import (
     JSON_MEDIA_TYPE,
     MISSING_DOCUMENTS,
-    CompressedDocument,
+    PackedDocument,
     compress_document,
-    compress_json,
     get_document,
     pack_evidence,
+    pack_json,
     put_document,
 )
 from bot.store.evidence import MISSING_EVIDENCE, EvidenceReader, put_evidence
@@ -102,7 +102,7 @@ class StepRow:
     step: Step
     at: datetime
 
-    def document(self) -> CompressedDocument:
+    def document(self) -> PackedDocument:
         """Return the step as a document; raises MalformedDataError for a step that JSON cannot hold."""
         return pack_evidence(STEP.encode(self.step).encode(), JSON_MEDIA_TYPE)
 
@@ -119,7 +119,7 @@ class StepRow:
         }
 
 
-def log_step(database: Database, row: StepRow, document: CompressedDocument) -> str | None:
+def log_step(database: Database, row: StepRow, document: PackedDocument) -> str | None:
     """Store a step; return how it contradicts the record, None if it is stored now.
 
     Raises NotFoundError for an unknown forecast or document, StoreError for a step after the end or after a gap.
@@ -238,7 +238,7 @@ def setup_mismatch(database: Database, forecast_id: str, setup: ForecasterSetup 
 
 
 @lru_cache(maxsize=64)
-def _compress_setup(text: str) -> CompressedDocument:
+def _compress_setup(text: str) -> PackedDocument:
     return compress_document(text.encode(), JSON_MEDIA_TYPE)
 
 
@@ -315,7 +315,7 @@ class RecordingStore:
         self, scope: str, trial: int, bodies: Mapping[RecordingKey, str], *, at: datetime
     ) -> Sequence[str]:
         """Store several responses of a trial like ``add``, all or none, and return their digests."""
-        answers = [await compress_json(body) for body in bodies.values()]
+        answers = [await pack_json(body) for body in bodies.values()]
         shared = {"scope": scope, "trial": trial, "at": format_timestamp(at)}
         rows = [
             {
@@ -331,12 +331,12 @@ class RecordingStore:
         return [answer.digest for answer in answers]
 
 
-def _add_recordings(database: Database, rows: Sequence[dict[str, Any]], answers: Sequence[CompressedDocument]) -> None:
+def _add_recordings(database: Database, rows: Sequence[dict[str, Any]], answers: Sequence[PackedDocument]) -> None:
     for row, answer in zip(rows, answers, strict=True):
         _add_recording(database, row, answer)
 
 
-def _add_recording(database: Database, row: dict[str, Any], answer: CompressedDocument) -> None:
+def _add_recording(database: Database, row: dict[str, Any], answer: PackedDocument) -> None:
     put_evidence(database, answer, row["scope"])
     if database.execute(_INSERT_RECORDING, row).rowcount:
         return

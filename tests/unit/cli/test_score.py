@@ -20,7 +20,7 @@ from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outc
 from bot.core.predictions import BinaryShape, CurveShape, QuestionShape
 from bot.core.questions import Question, QuestionRef
 from bot.evaluation.group_scores import score_group
-from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
+from bot.evaluation.ledger_scores import rows_by_forecaster
 from bot.evaluation.question_record import load_question_record
 from bot.evaluation.score_report import ScoreInterval, build_report, kind_reports
 from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
@@ -29,6 +29,7 @@ from bot.store.ledger import ReadOnlyState
 from bot.store.scores import ScoreFilter
 from bot.testing.clock import FakeClock
 from tests.blank_ledger import open_blank_ledger
+from tests.row_scores import read_row_scores, rule_scores_by_forecaster
 from tests.unit.jobs.conftest import VENUE, JobsFixture
 from tests.unit.jobs.test_score_kinds import forecast_all, resolve
 from tests.unit.store.conftest import NOON, LedgerFixture
@@ -56,7 +57,7 @@ def print_to_text(printer: Printer) -> str:
 
 
 async def graded(records: ReadOnlyState) -> list[RuleScoreRow]:
-    return rule_scores_by_forecaster(await records.ledger.scores.read_non_binary_scores(ScoreFilter()))["first"]
+    return rule_scores_by_forecaster(await read_row_scores(records.ledger, ScoreFilter()))["first"]
 
 
 async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_it(records: ReadOnlyState) -> None:

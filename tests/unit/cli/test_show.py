@@ -29,6 +29,7 @@ from bot.testing.clock import FakeClock
 from tests.blank_ledger import open_blank_ledger
 from tests.order_intents import make_intent
 from tests.recorded_forecasts import record_forecast
+from tests.row_scores import read_row_scores
 from tests.unit.cli.test_score import print_to_text
 
 AT = datetime(2026, 4, 26, tzinfo=UTC)
@@ -161,9 +162,7 @@ async def test_the_json_has_the_question_of_each_earlier_forecast(records: ReadO
 
 
 async def test_each_forecast_is_scored_on_its_own_grid(records: ReadOnlyState) -> None:
-    marked = {
-        row.forecaster: row.values["crps"] for row in await records.ledger.scores.read_non_binary_scores(ScoreFilter())
-    }
+    marked = {row.forecaster: row.values["crps"] for row in await read_row_scores(records.ledger, ScoreFilter())}
     # At 5/8 of the range, of a line from 0 to 0.8: 0.64 * (5/8)^3 / 3 + (0.5^3 - 0.2^3) / 2.4.
     assert marked["early"] == pytest.approx(0.64 * 0.625**3 / 3 + (0.5**3 - 0.2**3) / 2.4)
     # At 1/16 of it: 0.64 * (1/16)^3 / 3 + (0.95^3 - 0.2^3) / 2.4.

@@ -18,6 +18,7 @@ from bot.core.predictions import (
 from bot.core.questions import CrowdForecast, Question
 from bot.store.scores import ScoreFilter
 from bot.testing.forecaster import ScriptedForecaster
+from tests.row_scores import read_row_scores
 from tests.unit.jobs.conftest import FIRST, JobsFixture, outcome
 
 COLOURS = ChoiceShape(options=("red", "green", "blue"))
@@ -57,7 +58,7 @@ async def resolve(jobs_fixture: JobsFixture, **outcomes: Outcome) -> None:
 
 
 async def stored(jobs_fixture: JobsFixture) -> dict[str, dict[str, float]]:
-    rows = await jobs_fixture.ledger.scores.read_non_binary_scores(ScoreFilter())
+    rows = await read_row_scores(jobs_fixture.ledger, ScoreFilter())
     return {row.ref.key: dict(row.values) for row in rows}
 
 

@@ -16,7 +16,7 @@ from bot.core.outcomes import BRIER, BinaryOutcome, ChoiceOutcome, Outcome, Reso
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
 from bot.core.questions import CrowdForecast, Question, Target
 from bot.evaluation.group_scores import SUMS, compare_sums, resample_groups, score_group, score_resampled
-from bot.evaluation.ledger_scores import rows_by_forecaster, rule_scores_by_forecaster
+from bot.evaluation.ledger_scores import rows_by_forecaster
 from bot.evaluation.score_report import build_report, kind_reports
 from bot.evaluation.summed_scores import ALL, ForecasterSums, reliability_bins, sums_by_forecaster
 from bot.jobs.resolution import compute_scores
@@ -24,6 +24,7 @@ from bot.stats.calibration import equal_width_bins
 from bot.stats.scores import index_from_brier
 from bot.store.ledger import open_ledger
 from bot.store.scores import ScoreFilter
+from tests.row_scores import read_row_scores, rule_scores_by_forecaster
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 DAY = timedelta(days=1)
@@ -68,7 +69,7 @@ class RandomHistory:
         return {
             "series": draw(["", "rain in town"]),
             "batch": draw([None, "2026-03-01", "2026-03-02"]),
-            "source": draw(["almanac", "gauge"]),
+            "source": draw(["almanac", "gauge", ""]),
             "family": draw(["market", "dataset"]),
             "closes_at": draw([None, NOON + 2 * DAY, NOON + 9 * DAY]),
             "spot_at": draw([None, None, None, NOON + 3 * DAY]),
@@ -144,11 +145,11 @@ async def test_sums_equal_what_the_rows_give_after_any_history(ledger_fixture: L
 
 
 async def test_choices_and_groups_equal_those_of_the_rows(ledger_fixture: LedgerFixture) -> None:
-    history = RandomHistory(ledger_fixture, 11)
-    await history.run(150)
+    history = RandomHistory(ledger_fixture, 12)
+    await history.run(200)
     while await ledger_fixture.ledger.scores.to_score(1):
         await history.score()
-    others = rule_scores_by_forecaster(await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter()))
+    others = rule_scores_by_forecaster(await read_row_scores(ledger_fixture.ledger, ScoreFilter()))
     rows = rows_by_forecaster(await ledger_fixture.ledger.scores.read_binary_columns(ScoreFilter()))
     forecasters, rng = await read_forecasters(ledger_fixture), np.random.default_rng(1)
     assert others.keys() == {"first", "second"}
@@ -179,7 +180,7 @@ async def test_the_whole_report_equals_that_of_the_rows(ledger_fixture: LedgerFi
         await history.score()
     scores, rng = ledger_fixture.ledger.scores, np.random.default_rng(1)
     rows = rows_by_forecaster(await scores.read_binary_columns(ScoreFilter()))
-    others = rule_scores_by_forecaster(await scores.read_non_binary_scores(ScoreFilter()))
+    others = rule_scores_by_forecaster(await read_row_scores(ledger_fixture.ledger, ScoreFilter()))
     # Read from the sums, and added up because of the time.
     for chosen in (ScoreFilter(), ScoreFilter(since=NOON - DAY)):
         rounds = await scores.read_rounds(chosen)

@@ -17,6 +17,7 @@ from bot.core.predictions import (
 )
 from bot.core.questions import CrowdForecast, Question
 from bot.store.scores import ScoreFilter
+from tests.row_scores import read_row_scores
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 DAY = timedelta(days=1)
@@ -81,7 +82,7 @@ async def test_the_last_word_before_close_and_outcome_has_its_values_by_rule(led
     await forecast(ledger_fixture, question, DEEP, days=3)
     await resolve(ledger_fixture, question, NumericOutcome(1.5))
     await score_all(ledger_fixture, crps=0.1, curve_baseline=20.0)
-    [row] = await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter())
+    [row] = await read_row_scores(ledger_fixture.ledger, ScoreFilter())
     assert (row.forecast, row.kind, dict(row.values)) == (second.id, "curve", {"crps": 0.1, "curve baseline": 20.0})
     assert (row.ref, row.source, row.family, row.batch) == (question.ref, "almanac", "market", "2026-03-01")
     assert (row.cutoff, row.horizon_days) == (NOON + DAY, None)
@@ -92,7 +93,7 @@ async def test_values_come_back_to_the_last_digit(ledger_fixture: LedgerFixture)
     await forecast(ledger_fixture, question, DEEP)
     await resolve(ledger_fixture, question, NumericOutcome(1.5))
     await score_all(ledger_fixture, crps=0.1 + 0.2)
-    [row] = await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter())
+    [row] = await read_row_scores(ledger_fixture.ledger, ScoreFilter())
     assert row.values["crps"] == 0.1 + 0.2
 
 
@@ -107,7 +108,7 @@ async def test_yes_or_no_void_and_what_no_rule_could_judge_are_left_out(ledger_f
         await resolve(ledger_fixture, question, outcome)
     await score_all(ledger_fixture)
     assert await ledger_fixture.ledger.scores.to_score(10) == []
-    assert await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter()) == ()
+    assert await read_row_scores(ledger_fixture.ledger, ScoreFilter()) == ()
 
 
 async def test_a_correction_replaces_the_values_when_it_is_scored(ledger_fixture: LedgerFixture) -> None:
@@ -116,9 +117,9 @@ async def test_a_correction_replaces_the_values_when_it_is_scored(ledger_fixture
     await resolve(ledger_fixture, question, ChoiceOutcome("red"))
     await score_all(ledger_fixture, choice_brier=0.18)
     await resolve(ledger_fixture, question, ChoiceOutcome("blue"))
-    assert await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter()) == ()
+    assert await read_row_scores(ledger_fixture.ledger, ScoreFilter()) == ()
     await score_all(ledger_fixture, choice_brier=0.98)
-    [row] = await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter())
+    [row] = await read_row_scores(ledger_fixture.ledger, ScoreFilter())
     assert dict(row.values) == {"choice brier": 0.98}
 
 
@@ -133,7 +134,7 @@ async def test_the_rows_can_be_narrowed_as_those_of_yes_or_no(ledger_fixture: Le
     await score_all(ledger_fixture, crps=0.1)
 
     async def keys(**chosen: object) -> list[str]:
-        found = await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter(**chosen))  # type: ignore[arg-type]
+        found = await read_row_scores(ledger_fixture.ledger, ScoreFilter(**chosen))  # type: ignore[arg-type]
         return [row.ref.key for row in found]
 
     assert await keys() == ["colour", "snow"]
