@@ -51,7 +51,8 @@ def test_a_curve_passes_each_quantile_between_the_grid_points_beside_it(
     asked: CurveShape, at: list[float], data: st.DataObject
 ) -> None:
     low, high = asked.grid[0], asked.grid[-1]
-    nothing = 1e-9 * (high - low)
+    # Equal quantiles are a jump of a millionth of the grid (_JUMP_WIDTH): within it the curve is between the two.
+    nothing = 1.1e-6 * (high - low)
     inside = st.floats(low, high, exclude_min=True, exclude_max=True)
     values = sorted(data.draw(st.lists(inside, min_size=len(at), max_size=len(at), unique=True)))
     curve = curve_from_quantiles(dict(zip(at, values, strict=True)), asked)
