@@ -29,7 +29,6 @@ from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, progress_bars, stdout_console
 from bot.cli.output.score_report import print_kinds
 from bot.cli.output.trial_text import failures_exit_code, failures_summary
-from bot.cli.score import print_total_scores
 from bot.cli.serve import serve_web
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
@@ -43,7 +42,6 @@ from bot.core.questions import SINGLE_TARGET
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
 from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason, JobRun
 from bot.daemon.service import handle_signals, log_stop, run_daemon, run_jobs_once
-from bot.evaluation.summed_scores import FAMILY, sums_by_forecaster
 from bot.evaluation.value_text import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch
 from bot.jobs.job import DaemonJob
@@ -280,17 +278,26 @@ def print_pass_summary(console: Console, summary: PassSummary, call: CommandInvo
         )
         columns = (*FORECAST_COLUMNS, TableColumn("forecast", kind), TableColumn("crowd", kind), TableColumn("outcome"))
         console.print(make_table(columns, [_summary_cells(line) for line in summary.lines]))
+    if summary.scored.rule:
+        _print_scores(console, summary)
+    print_heading(console, "Files")
+    console.print(f"ledger: {summary.ledger}")
+    for folder, count in summary.written.items():
+        console.print(f"files of the venue: {folder} ({count} {'file' if count == 1 else 'files'})")
+    _print_next_commands(console, summary, call)
+
+
+def _print_scores(console: Console, summary: PassSummary) -> None:
+    # With numpy, which a program without scores does not need.
+    from bot.cli.score import print_total_scores
+    from bot.evaluation.summed_scores import FAMILY, sums_by_forecaster
+
     random = SeededRandom(summary.seed)
     by_forecaster = sums_by_forecaster(summary.scored)
     for name, own in by_forecaster.items():
         print_total_scores(console, name, own.score_groups(random.stream("groups"), [FAMILY]))
     for name, own in by_forecaster.items():
         print_kinds(console, own.report_kinds(random.stream("kinds")), prefix=f"{name}: ", groups=False)
-    print_heading(console, "Files")
-    console.print(f"ledger: {summary.ledger}")
-    for folder, count in summary.written.items():
-        console.print(f"files of the venue: {folder} ({count} {'file' if count == 1 else 'files'})")
-    _print_next_commands(console, summary, call)
 
 
 def _job_result_text(outcome: str, detail: str) -> str:

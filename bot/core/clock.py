@@ -6,6 +6,7 @@ This is the only module that asks the operating system for the time.
 import asyncio
 import hashlib
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -45,5 +46,11 @@ class SeededRandom:
         """Return the generator for the labels."""
         import numpy as np  # noqa: PLC0415 - most commands draw no random number
 
-        material = "\x1f".join((str(self.seed), *labels)).encode()
-        return np.random.default_rng(int.from_bytes(hashlib.sha256(material).digest()[:16], "big"))
+        return np.random.default_rng(int.from_bytes(self._digest(labels)[:16], "big"))
+
+    def draw_seed(self, *labels: str) -> int:
+        """Return one number of 31 bits for the labels, without numpy."""
+        return int.from_bytes(self._digest(labels)[16:20], "big") >> 1
+
+    def _digest(self, labels: Sequence[str]) -> bytes:
+        return hashlib.sha256("\x1f".join((str(self.seed), *labels)).encode()).digest()

@@ -62,6 +62,10 @@ class RandomStreams(Protocol):
         """Return a generator that depends only on the seed and the labels."""
         ...
 
+    def draw_seed(self, *labels: str) -> int:
+        """Return a number of 31 bits that depends only on the seed and the labels."""
+        ...
+
 
 class HttpClient(Protocol):
     """Bounded reading over HTTP; every failure is raised as an error of ``bot.core.errors``.
@@ -395,6 +399,10 @@ class TrialContext(Protocol):
 
     def stream(self, *labels: str) -> np.random.Generator:
         """Return random numbers that depend only on this forecast, trial and labels."""
+        ...
+
+    def draw_seed(self, *labels: str) -> int:
+        """Return a number of 31 bits that depends only on this forecast, trial and labels."""
         ...
 
     @property

@@ -105,6 +105,10 @@ class GuardedTrialContext:
         """Return random numbers that belong to this forecast, trial and labels alone."""
         return self.random.stream(self.forecast, str(self.trial), *labels)
 
+    def draw_seed(self, *labels: str) -> int:
+        """Return a number of 31 bits that belongs to this forecast, trial and labels alone."""
+        return self.random.draw_seed(self.forecast, str(self.trial), *labels)
+
     @property
     def policy(self) -> SourcePolicy:
         """Advice for questions of this source."""

@@ -149,6 +149,9 @@ class ScriptedTrialContext:
     def stream(self, *labels: str) -> "np.random.Generator":
         return SeededRandom(self.seed).stream(str(self.trial), *labels)
 
+    def draw_seed(self, *labels: str) -> int:
+        return SeededRandom(self.seed).draw_seed(str(self.trial), *labels)
+
     @property
     def tools(self) -> Sequence[ToolDefinition]:
         offered = [scripted.tool for scripted in self.scripted_tools if self._is_offered(scripted)]

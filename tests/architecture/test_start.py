@@ -34,6 +34,11 @@ def test_commands_that_only_read_load_neither_the_daemon_nor_what_is_heavy() -> 
     assert [name for name in loaded if name.startswith(running)] == []
 
 
+def test_a_daemon_starts_without_numpy() -> None:
+    # It takes 13 MB, which a forecast of probabilities does not need.
+    assert _loaded_by("bot.cli.run, bot.cli.forecast, plugins.blf.forecaster") & {"numpy", "scipy"} == set()
+
+
 def test_the_api_of_plugins_loads_nothing_heavy() -> None:
     # Doctor and the start of the daemon load every enabled plugin.
     modules = "forecaster, venue_planner, venue_prices, venue_submitter, data, job, model, notifier, search"

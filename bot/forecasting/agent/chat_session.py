@@ -509,7 +509,7 @@ def derive_seed(context: TrialContext, *labels: str) -> int:
 
     Trials have different seeds, and a repeated trial finds its own answers on record.
     """
-    return int(context.stream(*labels).integers(2**31))
+    return context.draw_seed(*labels)
 
 
 def only_callable_text(tools: Sequence[ToolDefinition]) -> str:

@@ -33,3 +33,11 @@ def test_chance_belongs_to_seed_and_labels_whatever_was_drawn_before(
     assert drawn == SeededRandom(seed).stream(*first).random()
     assert (drawn == random.stream(*second).random()) == (first == second)
     assert drawn != SeededRandom(seed + 1).stream(*first).random()
+
+
+@given(seed=st.integers(0, 2**64), first=labels, second=labels)
+def test_a_seed_of_31_bits_belongs_to_seed_and_labels(seed: int, first: list[str], second: list[str]) -> None:
+    drawn = SeededRandom(seed).draw_seed(*first)
+    assert 0 <= drawn < 2**31
+    assert (drawn == SeededRandom(seed).draw_seed(*second)) == (first == second)
+    assert drawn != SeededRandom(seed + 1).draw_seed(*first)
