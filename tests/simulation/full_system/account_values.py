@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Any
 
 Fact = Mapping[str, Any]
+Worth = tuple[float, float]
 # A pass that had begun before something was there to be seen may go on for so long.
 PASS_S = 900.0
 
@@ -61,7 +63,11 @@ def most_lost(
 
 
 def list_holdings(account: Fact) -> set[tuple[str, str, float]]:
-    return {(one["contract"], one["leg"], one["shares"]) for one in account["positions"]}
+    return {holding(one) for one in account["positions"]}
+
+
+def holding(position: Fact) -> tuple[str, str, float]:
+    return position["contract"], position["leg"], position["shares"]
 
 
 def least_loss(was: tuple[Fact, float, float, float], now: tuple[Fact, float, float, float]) -> float:
@@ -69,14 +75,10 @@ def least_loss(was: tuple[Fact, float, float, float], now: tuple[Fact, float, fl
     return was[1] - now[2] + now[3] - was[3]
 
 
-def position_worth(position: Fact, unread: Collection[str] = ()) -> tuple[float, float]:
-    """Return the least and most that shares are worth: on their own book, or what they pay.
-
-    Where the reading of a market in ``unread`` failed, they may be counted at what they cost.
-    """
-    if position["contract"].partition("/")[0] in unread:
-        low, high = position_worth(position)
-        return min(low, position["paid"]), max(high, position["paid"])
+def position_worth(position: Fact, unread: Mapping[tuple[str, str, float], Worth] = MappingProxyType({})) -> Worth:
+    """Return the least and most that shares are worth: on their own book, or what they pay; ``unread`` says it else."""
+    if (known := unread.get(holding(position))) is not None:
+        return known
     shares = position["shares"]
     if position.get("pays") is not None:
         return (shares * position["pays"],) * 2
@@ -98,6 +100,17 @@ def _sale_value(pool: tuple[float, float, float], leg: str, shares: float) -> fl
         left = yes * (no / (no + amount)) ** ((1.0 - weight) / weight)
         low, high = (amount, high) if yes + amount - left < shares else (low, amount)
     return shares - high
+
+
+def worth_unread(seen: Sequence[Fact], markets: Collection[str]) -> Mapping[tuple[str, str, float], Worth]:
+    """Return the worth of shares whose market could not be read: as in an earlier reading, or what they cost."""
+    found: dict[tuple[str, str, float], Worth] = {}
+    for position in (one for account in seen for one in account["positions"]) if markets else ():
+        if position["contract"].partition("/")[0] in markets:
+            low, high = position_worth(position)
+            known = found.get(holding(position), (position["paid"],) * 2)
+            found[holding(position)] = min(low, position["paid"], known[0]), max(high, position["paid"], known[1])
+    return found
 
 
 def seen_around(seen: Sequence[Fact], at: datetime, *, before_s: float) -> list[Fact]:

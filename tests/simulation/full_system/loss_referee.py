@@ -12,7 +12,13 @@ import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from tests.simulation.full_system.account_values import least_loss, list_transfers, most_lost, moved_amounts
+from tests.simulation.full_system.account_values import (
+    least_loss,
+    list_transfers,
+    most_lost,
+    moved_amounts,
+    worth_unread,
+)
 from tests.simulation.full_system.referee_facts import Fact, WorldFacts
 
 CENT, ROUNDED = 0.005, 0.25
@@ -115,7 +121,8 @@ class LossReferee(WorldFacts):
             # An old answer beside a new one shows money that is not there, or hides some that is.
             if len({one.get("old_answers") for one in seen[-LATE_READS:]}) > 1:
                 continue
-            unread = {one["market"] for one in self.facts.get("unread", ()) if one["venue"] == venue}
+            markets = {one["market"] for one in self.facts.get("unread", ()) if one["venue"] == venue}
+            unread = worth_unread(seen, markets)
             values, first = [self.value_range(one, unread) for one in seen], 0
             if "caps.daily_loss" in halt["why"]:
                 days = [f"{one['clock']:%Y-%m-%d}" for one in seen]

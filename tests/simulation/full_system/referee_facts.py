@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
-from tests.simulation.full_system.account_values import position_worth
+from tests.simulation.full_system.account_values import Worth, position_worth
 
 Fact = Mapping[str, Any]
 # Nobody sets the clock by more.
@@ -45,7 +46,9 @@ class WorldFacts:
         """Say whether somebody set the clock near a moment, by that clock."""
         return any(act["kind"] == "clock moved" and abs(act["clock"] - at) <= CLOCK_SET for act in self.facts["acts"])
 
-    def value_range(self, account: Fact, unread: Collection[str] = ()) -> tuple[float, float]:
-        """Return the least and the most that an account is worth; shares of unread markets may be counted at cost."""
+    def value_range(
+        self, account: Fact, unread: Mapping[tuple[str, str, float], Worth] = MappingProxyType({})
+    ) -> Worth:
+        """Return the least and the most that an account is worth; for ``unread`` see ``worth_unread``."""
         values = [position_worth(position, unread) for position in account["positions"]]
         return account["cash"] + sum(low for low, _ in values), account["cash"] + sum(high for _, high in values)

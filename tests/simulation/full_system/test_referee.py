@@ -458,6 +458,23 @@ def test_shares_of_a_market_that_could_not_be_read_may_be_counted_at_cost(unread
     assert bool(found) is says
 
 
+@pytest.mark.parametrize(
+    ("unread", "equity", "says"), [([SHIP], 1_004.5, False), ([SHIP], 1_004.8, True), ([], 1_004.5, True)]
+)
+def test_shares_of_a_market_that_could_not_be_read_may_keep_their_last_price(
+    unread: list[str], equity: float, *, says: bool
+) -> None:
+    # Ten shares were worth 4.50 an hour ago and are worth 4.00 now; they cost 4.10.
+    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "equity": equity}
+    failed = [{"venue": "polymarket", "market": one, **moment(-60.0)} for one in unread]
+    seen = [
+        account(at_s, 1_000.0, {**shares_of_no(bid), "paid": 4.1})
+        for at_s, bid in ((-3_600.0, 0.45), (-1_800.0, 0.4), (-5.0, 0.4))
+    ]
+    found = judge({"readings": [row]}, accounts=[*seen, {**seen[-1], **moment(2.0)}], unread=failed)
+    assert bool(found) is says
+
+
 def test_shares_of_manifold_are_worth_what_their_sale_brings() -> None:
     # A purchase of YES for 50 in a pool of 100 and 100 gives 83.3333 shares; to sell them again brings 50.
     shares = 50.0 + 100.0 - 100.0 * 100.0 / 150.0
