@@ -92,14 +92,19 @@ def position_worth(position: Fact, unread: Mapping[tuple[str, str, float], Worth
 
 def _sale_value(pool: tuple[float, float, float], leg: str, shares: float) -> float:
     """Return what a sale to the market maker brings: for an amount the other side is bought, and pairs pay 1 each."""
-    yes, no, weight = pool if leg == "no" else (pool[1], pool[0], 1.0 - pool[2])
+    return shares - purchase_cost(pool, "no" if leg == "yes" else "yes", shares)
+
+
+def purchase_cost(pool: tuple[float, float, float], leg: str, shares: float) -> float:
+    """Return what so many shares cost at the market maker, by bisection: docs/facts/manifold.md."""
+    yes, no, weight = pool if leg == "yes" else (pool[1], pool[0], 1.0 - pool[2])
     low, high = 0.0, shares
     for _ in range(100):
         amount = (low + high) / 2.0
         # yes^p * no^(1-p) stays what it was while the amount is added to both and the shares are taken out.
         left = yes * (no / (no + amount)) ** ((1.0 - weight) / weight)
         low, high = (amount, high) if yes + amount - left < shares else (low, amount)
-    return shares - high
+    return high
 
 
 def worth_unread(seen: Sequence[Fact], markets: Collection[str]) -> Mapping[tuple[str, str, float], Worth]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from bot.store.serialization import parse_timestamp
 from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.account_values import purchase_cost
 
 Fact = Mapping[str, Any]
 # The seconds after which an order on paper meets the market, where nobody set them.
@@ -23,7 +24,9 @@ DELAY_S = 2.0
 ONE_MOMENT, LONGEST_MOVE = timedelta(seconds=2), timedelta(hours=1)
 # The market that an order meets is read within so long before the fill.
 READ_BEFORE = timedelta(seconds=90)
-PRICE_SLACK, CENT = 1e-6, 0.01
+PRICE_SLACK, CENT, MARK_SLACK = 1e-6, 0.01, 1e-4
+# A mark is used again for five minutes.
+MARKED_WITHIN = timedelta(seconds=330)
 # Outcomes are paid after a delay, by a job that was killed once at most.
 PAID_WITHIN = timedelta(hours=30)
 # Of so many orders some find their market closed, unread or too dear, but no more than such a share.
@@ -52,6 +55,7 @@ order by f.at, i.seq
 _READINGS = (
     "select venue, max(at, until) as at, cash + reserved as cash from account_reading where paper = 1 order by id"
 )
+_NEWEST = "select venue, max(at, until) as at, body from account_reading where paper = 1 and body <> ''"
 _PURCHASES = """
 select i.id, i.venue, i.account, i.ref, i.planned_at, i.cost, i.order_body, (
   select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at
@@ -70,7 +74,8 @@ class PaperChecks:
     """Judges the paper orders of one ledger; ``configs`` are the tables of the configuration, first to last.
 
     ``books`` are the prices that the doubles showed, ``trades`` those of others at the exchange, by contract,
-    ``endings`` what each contract pays, by venue and contract, and ``contracts`` what each is counted with by caps.
+    ``endings`` what each contract pays, by venue and contract, ``contracts`` what each is counted with by caps,
+    and ``marks`` what the ledger held shares to be worth as each life ended.
     """
 
     ledger: Path
@@ -79,6 +84,7 @@ class PaperChecks:
     endings: Mapping[tuple[str, str], Fact]
     trades: Mapping[str, Sequence[Fact]] = field(default_factory=dict)
     contracts: Mapping[str, Fact] = field(default_factory=dict)
+    marks: Sequence[Fact] = ()
     clock_moves: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
@@ -93,6 +99,7 @@ class PaperChecks:
                 yield f"paper: {what} met no market, which was open and within their limits: {row['why']}"
         yield from self._caps()
         yield from self._accounts()
+        yield from self._wrong_marks()
 
     def _first_fill(self, row: Row, order: Fact) -> Iterator[str]:
         """An order meets the market after its delay, as the market is then, within its limit."""
@@ -191,6 +198,25 @@ class PaperChecks:
                 what = f"{row['cash']:.4f} on paper at {venue} at {row['at']}"
                 yield f"paper: there are {what}, and by fills and outcomes {sorted(sums)[:4]}"
 
+    def _wrong_marks(self) -> Iterator[str]:
+        """Shares on paper are worth what their sale brings once their purchase has moved the market maker.
+
+        That is what they would cost now. Nothing is said of markets with resting orders or linked answers, or that were
+        not read, and of marks near a clock that was set.
+        """
+        for mark in self.marks:
+            at = mark["clock"]
+            pools = self.books.get((mark["contract"], "pool"), ())
+            seen = [one for one in pools if at - MARKED_WITHIN <= one["clock"] <= at + ONE_MOMENT]
+            is_clear = bool(seen) and all(one["is_alone"] for one in seen) and len({one["faults"] for one in seen}) == 1
+            if not is_clear or any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves):
+                continue
+            costs = [purchase_cost(one["pool"], mark["leg"], mark["shares"]) for one in seen]
+            worth = mark["mark"] * mark["shares"]
+            if not min(costs) - MARK_SLACK <= worth <= max(costs) + MARK_SLACK:
+                what = f"{mark['shares']:.4f} of {mark['leg']} of {mark['contract']} on paper at {at}"
+                yield f"paper: {what} are worth {worth:.4f} on record, and by their market {min(costs):.4f}"
+
     def _fills(self, venue: str, at: str) -> Mapping[str, list[tuple[str, float, float]]]:
         found: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
         for row in read_rows(self.ledger, _FILLS, {"at": at}):
@@ -215,6 +241,14 @@ class PaperChecks:
         yes = ending["yes"]
         paid = refund if yes is None else held["yes"] * yes + held["no"] * (1.0 - yes)
         return {paid} if at - ending["since"] > PAID_WITHIN else {pairs, paid}
+
+
+def read_marks(ledger: Path) -> Iterator[dict[str, Any]]:
+    """Yield the shares on paper of the newest reading of each account, with the price that each has."""
+    for row in read_rows(ledger, _NEWEST):
+        for position in json.loads(row["body"]).get("positions", ()):
+            if position.get("mark") is not None and not position.get("decided"):
+                yield {"venue": row["venue"], "clock": parse_timestamp(row["at"]), **position}
 
 
 def _stakes(row: Row, trades: Sequence[Row], known: Mapping[str, str]) -> Mapping[str, float]:

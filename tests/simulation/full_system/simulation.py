@@ -50,7 +50,7 @@ from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.omission_checks import JobPass, OmissionChecks
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
-from tests.simulation.full_system.paper_checks import PaperChecks
+from tests.simulation.full_system.paper_checks import PaperChecks, read_marks
 from tests.simulation.full_system.plan import (
     DAY_S,
     DRIFTER_FILE,
@@ -335,6 +335,7 @@ def _judge_life(parts: _SimulationParts) -> None:
     parts.observer.leave(parts.lives.home)
     parts.observer.violations += wrong_profits(ledger, parts.bridges, parts.traits.modes, parts.weather.undone)
     parts.record.look()
+    parts.record.marks += read_marks(ledger)
     parts.observer.violations += unreserved_stakes(ledger, parts.record.orders.values())
     parts.gauge.over(parts.lives.number)
 
@@ -431,6 +432,7 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
         endings=facts["endings"],
         trades=facts["trades"],
         contracts=facts["contracts"],
+        marks=facts["marks"],
         clock_moves=clock_moves,
     )
     return [*sizing.violations(), *paper.violations()]

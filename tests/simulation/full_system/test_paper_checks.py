@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.full_system.hand_written_ledger import write_ledger
-from tests.simulation.full_system.paper_checks import PaperChecks
+from tests.simulation.full_system.paper_checks import PaperChecks, read_marks
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 # The columns that the checks read, of the tables that they read.
@@ -17,7 +17,7 @@ create table intent (id, seq, venue, account, mode, ref, action, state, planned_
 create table resolution (ref, seen_at);
 create table attempt (intent, started_at, detail);
 create table fill (intent, at, shares, price, cash);
-create table account_reading (id, venue, paper, at, until, cash, reserved);
+create table account_reading (id, venue, paper, at, until, cash, reserved, body);
 """
 BOOK = ("lamp", "yes")
 RESTS: dict[str, Any] = {"type": "GTD", "lifetime_s": 3600.0}
@@ -178,3 +178,35 @@ def test_an_outcome_pays_its_share_of_what_is_held(tmp_path: Path, yes: float, c
         last = {"id": 1, "venue": "polymarket", "paper": 1, "at": at(360_000.0), "until": "", "reserved": 2.0}
         row = ("account_reading", {**last, "cash": brought - 2.0})
         assert len(judge(tmp_path / name, *order(1, 5.0), row, endings=ended(40.0, yes))) == count
+
+
+# 50 mana bought 83.3333 shares of YES of a pool of 100 and 100. Sold in the pool that this purchase left they bring 50
+# again, and in one that never had it 33.3333.
+SHARES = 50.0 + 100.0 - 100.0 * 100.0 / 150.0
+
+
+@pytest.mark.parametrize(
+    ("price", "leg", "is_alone", "says"),
+    [(0.6, "yes", True, False), (0.4, "yes", True, True), (0.4, "yes", False, False), (0.6, "no", True, False)],
+)
+def test_shares_on_paper_are_worth_what_they_cost_at_a_market_maker_now(
+    tmp_path: Path, price: float, leg: str, *, is_alone: bool, says: bool
+) -> None:
+    seen = {"clock": NOON, "prob": 0.5, "pool": (100.0, 100.0, 0.5), "is_alone": is_alone, "faults": 0}
+    mark = {"venue": "manifold", "clock": NOON, "contract": "market1", "leg": leg, "shares": SHARES, "mark": price}
+    checks = PaperChecks(
+        ledger=write_ledger(tmp_path, TABLES, []),
+        configs=[],
+        books={("market1", "pool"): [seen]},
+        endings={},
+        marks=[mark],
+    )
+    assert [("worth 33.3333" in one, "market 50.0000" in one) for one in checks.violations()] == [(True, True)] * says
+
+
+def test_the_marks_of_a_ledger_are_those_of_the_newest_readings(tmp_path: Path) -> None:
+    body = json.dumps({"positions": [{"contract": "market1", "leg": "yes", "shares": 2.0, "mark": 0.5}, {"shares": 1}]})
+    new = {"id": 2, "venue": "manifold", "paper": 1, "at": at(0.0), "until": at(60.0), "body": body}
+    rows = [("account_reading", {**new, "id": 1, "body": ""}), ("account_reading", new)]
+    [mark] = read_marks(write_ledger(tmp_path, TABLES, rows))
+    assert (mark["contract"], mark["mark"], mark["clock"]) == ("market1", 0.5, NOON + timedelta(seconds=60.0))

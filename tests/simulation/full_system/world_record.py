@@ -77,6 +77,7 @@ class WorldRecord:
     accounts: list[Fact] = field(default_factory=list)
     books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
     unread: list[Fact] = field(default_factory=list)
+    marks: list[Fact] = field(default_factory=list)
     closed: dict[str, list[list[datetime | None]]] = field(default_factory=dict)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
@@ -146,7 +147,7 @@ class WorldRecord:
             "undone": {*undone},
             **{
                 name: getattr(self, name)
-                for name in ("acts", "eras", "writes", "accounts", "books", "unread", "closed")
+                for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed")
             },
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -316,6 +317,8 @@ class WorldRecord:
         for contract, pool in pools.items():
             seen = self._moment() | {"prob": pool.prob, "faults": self._faults("manifold")}
             seen["pool"] = (pool.yes, pool.no, pool.p)
+            now = venue.now_ms()
+            seen["is_alone"] = market.is_open(now) and not market.answers and not venue.state.book(name, None, now)
             self.books.setdefault((contract, "pool"), []).append(seen)
 
     # Accounts
