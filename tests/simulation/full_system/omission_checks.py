@@ -42,9 +42,10 @@ from intent i left join attempt a on a.intent = i.id
 where i.venue <> 'forecastbench' and i.action <> 'comment' group by i.id
 """
 _RUNS = """
-select f.ref, f.forecaster, f.state, f.why, f.made_at, f.started_at, f.ended_at, f.forecast_only, q.venue, q.closes_at,
-  q.as_of, v.body,
+select f.ref, f.forecaster, f.state, f.why, f.detail, f.made_at, f.started_at, f.ended_at, f.forecast_only, q.venue,
+  q.closes_at, q.as_of, v.body,
   (select min(r.seen_at) from resolution r where r.ref = f.ref) as resolved_at,
+  (select s.why from schedule s where s.ref = f.ref and s.forecaster = f.forecaster) as waits_for,
   (select count(*) from question_version w where w.ref = f.ref) as versions
 from forecast f join question q on q.ref = f.ref join question_version v on v.version = q.version
 order by f.ref, f.forecaster, f.started_at, f.revision
@@ -209,6 +210,9 @@ class OmissionChecks:
         until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
         # What people ask for is only recorded, and an hour that was set is no hour that passed.
         if row["forecast_only"] or row["versions"] > 1 or due >= min(ends):
+            return
+        # It was tried, and postponed for another reason, such as a price that could not be read.
+        if (after["why"] if after else row["waits_for"]) not in {row["detail"], None}:
             return
         if count := self._passes_between("forecast", due, until):
             what = f"the forecast of {row['ref']} by {row['forecaster']} that failed at {ended}"

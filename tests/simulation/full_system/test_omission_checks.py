@@ -14,7 +14,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REF = "manifold:lamp"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
-create table forecast (id, ref, forecaster, state, why, made_at, started_at, ended_at, forecast_only,
+create table forecast (id, ref, forecaster, state, why, detail, made_at, started_at, ended_at, forecast_only,
   decided_at, revision);
 create table decision (id, forecast, at, until, verdict, why);
 create table intent (id, ref, venue, action, state, planned_at, changed_at);
@@ -22,6 +22,7 @@ create table attempt (intent, started_at);
 create table question (ref, venue, version, closes_at, as_of);
 create table question_version (version, ref, body);
 create table resolution (ref, seen_at);
+create table schedule (ref, forecaster, why);
 create table halt (venue, at, resumed_at);
 create table arm (venue, armed_at, until, disarmed_at);
 """
@@ -178,6 +179,14 @@ def test_a_forecast_that_failed_is_tried_again_before_the_close(
     found = judge(tmp_path, failed, *rows, *question(closes), passes=passed("forecast", 0.02, 3.5, 6.5))
     late = [one for one in found if "tried again" in one]
     assert len(late) == count
+
+
+@pytest.mark.parametrize(("waits_for", "count"), [("it failed", 1), ("the market cannot be read", 0)])
+def test_a_forecast_that_failed_may_be_postponed_for_another_reason(tmp_path: Path, waits_for: str, count: int) -> None:
+    failed = forecast(0.0, state="failed", made_at=None, ended_at=at(0.0), forecast_only=0, detail="it failed")
+    waits = ("schedule", {"ref": REF, "forecaster": "drifter", "why": waits_for})
+    found = judge(tmp_path, failed, waits, *question(4.0), passes=passed("forecast", 3.5))
+    assert sum("tried again" in one for one in found) == count
 
 
 @pytest.mark.parametrize(("hours", "count"), [((1.0,), 0), ((1.0, 2.0), 1)])
