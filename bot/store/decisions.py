@@ -14,7 +14,15 @@ from sqlite_utils import Database
 from bot.core.errors import NotFoundError
 from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question, QuestionRef
-from bot.core.submissions import ExecutionMode, GateDecision, HoldDecision, Intent, IntentState, SendDecision
+from bot.core.submissions import (
+    ExecutionMode,
+    GateDecision,
+    HoldDecision,
+    Intent,
+    IntentAction,
+    IntentState,
+    SendDecision,
+)
 from bot.store import documents, intents
 from bot.store.connections import TransactionRunner
 from bot.store.intents import INTENT_COLUMNS, read_standing_intent
@@ -58,7 +66,10 @@ class DecisionRow:
 
 def store_decision(database: Database, forecast_id: str, decision: GateDecision, at: datetime) -> GateDecision:
     """Store a decision and plan its intent; return the decision as stored."""
-    if isinstance(decision, SendDecision) and (reason := intents.unsettled_intent_reason(database, decision.intent)):
+    if isinstance(decision, SendDecision) and (
+        reason := intents.unsettled_intent_reason(database, decision.intent)
+        or _replaced_reason(database, forecast_id, decision.intent)
+    ):
         decision = HoldDecision(why=reason, until=at)
     if isinstance(decision, HoldDecision):
         store_hold(database, forecast_id, decision, at)
@@ -75,6 +86,18 @@ def store_decision(database: Database, forecast_id: str, decision: GateDecision,
         database, {**values, "forecast": forecast_id, "at": format_timestamp(at), "why": sanitize_text(decision.why)}
     )
     return decision
+
+
+def _replaced_reason(database: Database, forecast_id: str, intent: Intent) -> str | None:
+    """Return that a newer forecast was made while this one was decided on, None if not.
+
+    What is withdrawn, and a position that is closed, need no new forecast.
+    """
+    is_closing = intent.order is not None and intent.order.closing
+    if is_closing or intent.action not in {IntentAction.FORECAST, IntentAction.ORDER}:
+        return None
+    (newer,) = database.execute(_NEWER_FORECAST, [forecast_id]).fetchone()
+    return None if newer is None else f"superseded by revision {newer}"
 
 
 def store_hold(database: Database, forecast_id: str, decision: HoldDecision, at: datetime) -> None:
@@ -196,6 +219,10 @@ def releasing_holds(
     return work_and_release
 
 
+_NEWER_FORECAST = """
+select max(g.revision) from forecast f
+join latest_forecast g on g.ref = f.ref and g.forecaster = f.forecaster and g.revision > f.revision where f.id = ?
+"""
 _NEWER_REVISION = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
 # Any sale counts, filled or not: a position that should be closed must not be opened again.
 _LAST_CLOSING = """

@@ -72,6 +72,8 @@ where p.place = 'cash' and p.contract <> '' group by p.contract having is_void
 """
 
 
+# By so much the limit of an order may be worse than one that a person approved, with what rounding adds.
+WORSE_THAN_APPROVED = 0.0101
 # No mean of log-odds takes a chance for smaller.
 LEAST_CHANCE = 1e-4
 
@@ -157,26 +159,41 @@ class EffectReferee(WorldFacts):
         )
 
     def _approved_writes(self) -> Iterator[str]:
-        """In mode approve each request to buy has an answer of its own, also where an earlier one did not arrive."""
+        """In mode approve each request to buy has an answer of its own, also where an earlier one did not arrive.
+
+        Its limit is at most a cent worse than one that was shown.
+        """
         bought = Counter[tuple[str, str]]()
+        answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
         for write in self.facts["writes"]:
             table = self.venue_table(self.era_at(write["at_s"])["config"], write["venue"])
-            if table["mode"] == "approve" and (contract := self._bought_contract(write)):
-                bought[write["venue"], contract] += 1
-        answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
+            if table["mode"] != "approve" or (purchase := self._purchase(write)) is None:
+                continue
+            contract, leg, limit = purchase
+            bought[write["venue"], contract] += 1
+            shown = [act["shown"] for act in answers if act["at_s"] <= write["at_s"]]
+            limits = [float(one["limit"]) for one in shown if one.get("order") == f"buy {leg} {contract}"]
+            if limits and limit > max(limits) + WORSE_THAN_APPROVED:
+                what = f"{leg} of {contract} at {write['at_s']:.0f} s up to {limit:.4f}"
+                yield f"referee: {write['venue']} was asked to buy {what}, and {max(limits):.4f} was approved at most"
         granted = Counter(act["shown"].get("order", "").rpartition(" ")[2] for act in answers)
         for (venue, contract), count in bought.items():
             if count > granted[contract]:
                 yield f"referee: {venue} got {count} requests to buy {contract}, and {granted[contract]} were approved"
 
-    def _bought_contract(self, write: Fact) -> str | None:
+    def _purchase(self, write: Fact) -> tuple[str, str, float] | None:
+        """Return contract, side and limit of a request to buy."""
         body = write["body"]
         if write["path"] == "/v0/bet":
-            return f"{body['contractId']}/{body['answerId']}" if body.get("answerId") else str(body["contractId"])
+            contract = f"{body['contractId']}/{body['answerId']}" if body.get("answerId") else str(body["contractId"])
+            leg, yes = body["outcome"].lower(), float(body["limitProb"])
+            return contract, leg, yes if leg == "yes" else 1.0 - yes
         if write["path"] != "/order" or body.get("order", {}).get("side") != "BUY":
             return None
-        token = str(body["order"]["tokenId"])
-        return next((name for (name, _), seen in self.facts["books"].items() if seen[0].get("token") == token), None)
+        order = body["order"]
+        limit = float(order["makerAmount"]) / float(order["takerAmount"])
+        legs = (name for name, seen in self.facts["books"].items() if seen[0].get("token") == str(order["tokenId"]))
+        return next(((contract, leg, limit) for contract, leg in legs), None)
 
     def _trials(self) -> Iterator[str]:
         """No forecast is made where fewer of its trials came to an answer than are set."""

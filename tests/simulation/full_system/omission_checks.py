@@ -283,8 +283,16 @@ class OmissionChecks:
             mine = [act for act in mine if act.get("venue") in {venue, "", None}]
             kinds, what = (("halt", "resume"),), "nobody had halted it"
         if kinds:
+            # Who ends a halt has to be heard in time: a later hearing refuses it.
+            mine = [act for act in mine if act["kind"] != "resume" or self._was_heard(act["clock"])]
             return None if any(_lasts(mine, begins, ends, at) for begins, ends in kinds) else what
         return self._wrong_permission(row, at)
+
+    def _was_heard(self, at: datetime) -> bool:
+        """Say whether the program ran soon after a moment."""
+        found = self._by_job["requests"]
+        first = bisect_right([one.started_at for one in found], at)
+        return any(one.started_at <= at + HEARD for one in found[first : first + 1])
 
     def _wrong_permission(self, row: Row, at: datetime) -> str | None:
         why, venue = row["why"], row["venue"]

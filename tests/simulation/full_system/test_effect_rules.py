@@ -58,14 +58,34 @@ def test_nothing_is_bought_while_a_position_is_to_be_sold(bid: float, tried: int
     assert len(found) == wrong
 
 
-@pytest.mark.parametrize(("requests", "wrong"), [(1, 0), (2, 1)])
-def test_each_request_to_buy_has_an_approval_of_its_own(requests: int, wrong: int) -> None:
-    body = {"order": {"side": "BUY", "tokenId": "7"}}
-    write = {**moment(), "venue": "polymarket", "kind": "write", "path": "/order", "body": body}
-    answer = {**moment(-9), "kind": "answer", "approved": True, "shown": {"order": f"buy no {SHIP}"}}
+@pytest.mark.parametrize(
+    ("dollars", "answers", "requests", "wrong"),
+    [(4.0, 1, 1, 0), (4.1, 1, 1, 0), (4.2, 1, 1, 1), (4.0, 1, 2, 1), (4.2, 2, 2, 2)],
+)
+def test_each_request_to_buy_has_an_approval_of_its_own_up_to_its_limit(
+    dollars: float, answers: int, requests: int, wrong: int
+) -> None:
+    signed = {"side": "BUY", "tokenId": "7", "makerAmount": f"{dollars * 1e6:.0f}", "takerAmount": "10000000"}
+    write = {**moment(), "venue": "polymarket", "kind": "write", "path": "/order", "body": {"order": signed}}
+    shown = {"order": f"buy no {SHIP}", "limit": "0.4000"}
+    answer = {**moment(-9), "kind": "answer", "approved": True, "shown": shown}
     books = {(SHIP, "no"): [{"token": "7"}]}
-    found = judge(venue={"mode": "approve"}, writes=[write] * requests, acts=[answer], books=books)
+    found = judge(venue={"mode": "approve"}, writes=[write] * requests, acts=[answer] * answers, books=books)
     assert len(found) == wrong
+
+
+def test_the_limit_of_a_bet_on_no_is_one_less_that_of_yes() -> None:
+    body = {"contractId": "market1", "outcome": "NO", "limitProb": 0.7, "amount": 5}
+    write = {**moment(), "venue": "manifold", "kind": "write", "path": "/v0/bet", "body": body}
+    for limit, wrong in (("0.3000", 0), ("0.2800", 1)):
+        answer = {
+            **moment(-9),
+            "kind": "answer",
+            "approved": True,
+            "shown": {"order": "buy no market1", "limit": limit},
+        }
+        found = judge(config={"venues": {"manifold": {"mode": "approve"}}}, writes=[write], acts=[answer])
+        assert len(found) == wrong
 
 
 @pytest.mark.parametrize(("slips", "wrong"), [(1, 0), (2, 0), (3, 1), (4, 1)])

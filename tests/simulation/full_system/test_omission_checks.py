@@ -227,3 +227,12 @@ def test_the_reason_of_a_hold_is_true(
 ) -> None:
     found = judge(tmp_path, forecast(0.0), held(why), *question(), *rows, passes=[], acts=acts)
     assert len(found) == count
+
+
+@pytest.mark.parametrize(("looked_h", "count"), [(-0.9, 1), (-0.5, 0)])
+def test_a_halt_lasts_where_nobody_heard_in_time_that_it_was_to_end(
+    tmp_path: Path, looked_h: float, count: int
+) -> None:
+    acts = [act("halt", -2.0, venue="manifold"), act("resume", -1.0, venue=None)]
+    rows = [forecast(0.0), held("manifold was stopped by ada at noon"), *question()]
+    assert len(judge(tmp_path, *rows, passes=passed("requests", looked_h), acts=acts)) == count

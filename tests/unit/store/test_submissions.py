@@ -146,6 +146,20 @@ async def test_nothing_is_planned_over_an_intent_that_may_be_on_its_way(
     assert await ledger_fixture.ledger.forecasts.held(10, now=NOON) == [newer]
 
 
+async def test_nothing_is_planned_for_a_forecast_that_was_renewed_while_it_was_decided_on(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    old = await ledger_fixture.forecast(await ledger_fixture.ask(), 0.3)
+    newer = await ledger_fixture.forecast(await ledger_fixture.ask(), 0.6)
+    stored = await ledger_fixture.ledger.submissions.decide(
+        forecast_id=old.id, decision=ledger_fixture.send(old), at=NOON
+    )
+    assert stored == HoldDecision(why=f"superseded by revision {newer.revision}", until=NOON)
+    assert states(ledger_fixture) == {}
+    assert isinstance(await decide(ledger_fixture, newer), SendDecision)
+    assert list(states(ledger_fixture).values()) == ["planned"]
+
+
 async def test_what_is_acknowledged_stands_beside_what_is_planned_next(ledger_fixture: LedgerFixture) -> None:
     old = (await planned(ledger_fixture)).intent
     await bring(ledger_fixture, old.id, S.ACKED)
