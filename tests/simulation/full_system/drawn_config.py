@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.plugin_specs import PluginTableName
+from bot.core.submissions import ExecutionMode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,6 +126,8 @@ CHANGEABLE_FOR_ALL = ("policy.", "limits.")
 SHARED_CHANGES = 1 / 3
 # One change in so many excludes questions by so many words of their titles: most questions that were forecast.
 EXCLUDES, EXCLUDED_COUNT = 1 / 4, 5
+# And one in so many lets a person approve what was sent unasked before, or the other way around.
+OTHER_MODE = 1 / 6
 EXCLUDED_NOUNS = ("lamp", "row", "bridge", "cup", "harbour", "ship", "race")
 MOST_TRIES = 20
 _LITTLE = 1e-3
@@ -185,8 +188,12 @@ def draw_change(
             and ".".join((*table.key[2:], name)).startswith(CHANGEABLE)
         )
     ]
-    if live and stream.random() < EXCLUDES:
+    drawn = stream.random() if live else 1.0
+    if drawn < EXCLUDES + OTHER_MODE:
         venue = sorted(live)[int(stream.integers(len(live)))]
+        if drawn >= EXCLUDES:
+            modes = (ExecutionMode.LIVE.value, ExecutionMode.APPROVE.value)
+            return _changed(tables, ("venues", venue, "mode"), modes[tables["venues"][venue].get("mode") == modes[0]])
         words = [str(noun) for noun in stream.permutation(EXCLUDED_NOUNS)[:EXCLUDED_COUNT]]
         return _changed(tables, ("venues", venue, "exclude", "words"), words)
     if stream.random() < SHARED_CHANGES:

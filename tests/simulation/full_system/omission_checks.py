@@ -8,6 +8,7 @@ when it is stale and at the times before its question closes.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1, minutes=5), timedelta(seconds=2)
 HEARD, CLOSE_MARGIN_S = timedelta(minutes=15), 60.0
 # So many lists one after the other may be old answers of a venue; and the reason of what a person asked for.
 OLD_LISTS, ASKED = 2, "asked for"
+_AN_ERROR = re.compile(r"\w+Error: ")
 _STOPS = ("halt", "stop file", "disarm")
 MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H = 1.0, 72.0, (24.0, 2.0)
 _DECIDED = """
@@ -188,6 +190,9 @@ class OmissionChecks:
         ends += [since for since, _ in self.closed.get(row["ref"], ()) if since is not None]
         until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
         due, why = self._due(made, closes, is_moved=row["versions"] > 1)
+        # A pass began it and could not read its price, so it was postponed.
+        if _AN_ERROR.match((after["why"] if after else row["waits_for"]) or ""):
+            return
         if due < min(ends) and (count := self._passes_between("forecast", due, until)):
             what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"
             yield f"omission: {what} was to be renewed at {due}, {why}, and {count} passes did not"

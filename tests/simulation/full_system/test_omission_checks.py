@@ -236,3 +236,12 @@ def test_a_halt_lasts_where_nobody_heard_in_time_that_it_was_to_end(
     acts = [act("halt", -2.0, venue="manifold"), act("resume", -1.0, venue=None)]
     rows = [forecast(0.0), held("manifold was stopped by ada at noon"), *question()]
     assert len(judge(tmp_path, *rows, passes=passed("requests", looked_h), acts=acts)) == count
+
+
+@pytest.mark.parametrize(("waits_for", "count"), [("stale", 1), ("ServiceUnavailableError: no answer", 0)])
+def test_a_renewal_may_be_postponed_where_the_price_could_not_be_read(
+    tmp_path: Path, waits_for: str, count: int
+) -> None:
+    waits = ("schedule", {"ref": REF, "forecaster": "drifter", "why": waits_for})
+    found = judge(tmp_path, forecast(0.0), waits, *question(30.0), passes=passed("forecast", 6.5))
+    assert sum("to be renewed" in one for one in found) == count
