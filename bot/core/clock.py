@@ -36,7 +36,10 @@ async def yield_to_event_loop() -> None:
 
 
 class SeededRandom:
-    """Random streams, each derived from one seed and its labels, so that the order of use does not matter."""
+    """Random streams, each derived from one seed and its labels, so that the order of use does not matter.
+
+    No label may contain U+001F, which stands between them.
+    """
 
     def __init__(self, seed: int) -> None:
         """Keep the seed; generators are created on demand."""

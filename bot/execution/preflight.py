@@ -34,7 +34,7 @@ from bot.execution.submission_planning import (
     needs_cap_usage,
 )
 from bot.net.rate_limit import RateLimiter
-from bot.store.decisions import DecisionSnapshot
+from bot.store.decisions import DecisionSnapshot, describe_successor
 from bot.store.ledger import Ledger
 
 # Far enough to include every hold.
@@ -138,9 +138,7 @@ async def _preview_decision(
     forecast, snapshot = pair
     context = await preflight.context_builder.build_context(forecast, snapshot, preflight.clock.now())
     if snapshot.successor is not None:
-        return PreflightDecision(
-            context=context, decision=HoldDecision(why=f"superseded by revision {snapshot.successor}")
-        )
+        return PreflightDecision(context=context, decision=HoldDecision(why=describe_successor(snapshot.successor)))
     if hold := preflight.gate.check_before_plan(context):
         return PreflightDecision(context=context, decision=hold)
     fresh = await _refresh_snapshot(preflight, snapshot)

@@ -37,7 +37,7 @@ from bot.jobs.position_closing import ClosingContext, close_by_policy, has_exit_
 from bot.jobs.withdrawals import StaleWithdrawalContext, withdraw_stale_forecasts
 from bot.store import permissions
 from bot.store.audit_log import AuditRow
-from bot.store.decisions import DecisionSnapshot, release_holds
+from bot.store.decisions import DecisionSnapshot, describe_successor, release_holds
 from bot.store.ledger import Ledger
 from bot.store.requests import ClosingResult
 from bot.store.submissions import BatchRow
@@ -307,7 +307,7 @@ async def _context_to_plan(
 async def _decide_forecast(submit_pass: _SubmitPass, forecast: Forecast, snapshot: DecisionSnapshot) -> GateDecision:
     job, now = submit_pass.job, submit_pass.job.clock.now()
     if snapshot.successor is not None:
-        return await _store_decision(job, forecast, HoldDecision(why=f"superseded by revision {snapshot.successor}"))
+        return await _store_decision(job, forecast, HoldDecision(why=describe_successor(snapshot.successor)))
     context = await submit_pass.context_builder.build_context(forecast, snapshot, now)
     if hold := job.gate.check_before_plan(context):
         return await _store_decision(job, forecast, hold)

@@ -97,7 +97,12 @@ def _replaced_reason(database: Database, forecast_id: str, intent: Intent) -> st
     if is_closing or intent.action not in {IntentAction.FORECAST, IntentAction.ORDER}:
         return None
     (newer,) = database.execute(_NEWER_FORECAST, [forecast_id]).fetchone()
-    return None if newer is None else f"superseded by revision {newer}"
+    return None if newer is None else describe_successor(newer)
+
+
+def describe_successor(revision: int) -> str:
+    """Return why a forecast is held that a later revision has replaced."""
+    return f"superseded by revision {revision}"
 
 
 def store_hold(database: Database, forecast_id: str, decision: HoldDecision, at: datetime) -> None:

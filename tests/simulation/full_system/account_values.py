@@ -12,7 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 Fact = Mapping[str, Any]
+# The least and the most that something is worth; and shares of one side of a contract.
 Worth = tuple[float, float]
+Holding = tuple[str, str, float]
 # A pass that had begun before something was there to be seen may go on for so long.
 PASS_S = 900.0
 
@@ -62,11 +64,11 @@ def most_lost(
     return lost
 
 
-def list_holdings(account: Fact) -> set[tuple[str, str, float]]:
-    return {holding(one) for one in account["positions"]}
+def list_holdings(account: Fact) -> set[Holding]:
+    return {holding_of(one) for one in account["positions"]}
 
 
-def holding(position: Fact) -> tuple[str, str, float]:
+def holding_of(position: Fact) -> Holding:
     return position["contract"], position["leg"], position["shares"]
 
 
@@ -75,9 +77,9 @@ def least_loss(was: tuple[Fact, float, float, float], now: tuple[Fact, float, fl
     return was[1] - now[2] + now[3] - was[3]
 
 
-def position_worth(position: Fact, unread: Mapping[tuple[str, str, float], Worth] = MappingProxyType({})) -> Worth:
-    """Return the least and most that shares are worth: on their own book, or what they pay; ``unread`` says it else."""
-    if (known := unread.get(holding(position))) is not None:
+def position_worth(position: Fact, unread: Mapping[Holding, Worth] = MappingProxyType({})) -> Worth:
+    """Return the least and most that shares are worth: on their own book, what they pay, or what ``unread`` says."""
+    if (known := unread.get(holding_of(position))) is not None:
         return known
     shares = position["shares"]
     if position.get("pays") is not None:
@@ -107,14 +109,14 @@ def purchase_cost(pool: tuple[float, float, float], leg: str, shares: float) -> 
     return high
 
 
-def worth_unread(seen: Sequence[Fact], markets: Collection[str]) -> Mapping[tuple[str, str, float], Worth]:
+def value_unread_holdings(seen: Sequence[Fact], markets: Collection[str]) -> Mapping[Holding, Worth]:
     """Return the worth of shares whose market could not be read: as in an earlier reading, or what they cost."""
-    found: dict[tuple[str, str, float], Worth] = {}
+    found: dict[Holding, Worth] = {}
     for position in (one for account in seen for one in account["positions"]) if markets else ():
         if position["contract"].partition("/")[0] in markets:
             low, high = position_worth(position)
-            known = found.get(holding(position), (position["paid"],) * 2)
-            found[holding(position)] = min(low, position["paid"], known[0]), max(high, position["paid"], known[1])
+            least, most = found.get(holding_of(position), (position["paid"],) * 2)
+            found[holding_of(position)] = min(low, least), max(high, most)
     return found
 
 

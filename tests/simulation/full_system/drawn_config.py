@@ -192,8 +192,9 @@ def draw_change(
     if drawn < EXCLUDES + OTHER_MODE:
         venue = sorted(live)[int(stream.integers(len(live)))]
         if drawn >= EXCLUDES:
-            modes = (ExecutionMode.LIVE.value, ExecutionMode.APPROVE.value)
-            return _changed(tables, ("venues", venue, "mode"), modes[tables["venues"][venue].get("mode") == modes[0]])
+            is_live = tables["venues"][venue].get("mode") == ExecutionMode.LIVE
+            other = ExecutionMode.APPROVE if is_live else ExecutionMode.LIVE
+            return _changed(tables, ("venues", venue, "mode"), other.value)
         words = [str(noun) for noun in stream.permutation(EXCLUDED_NOUNS)[:EXCLUDED_COUNT]]
         return _changed(tables, ("venues", venue, "exclude", "words"), words)
     if stream.random() < SHARED_CHANGES:

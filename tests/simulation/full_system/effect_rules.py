@@ -186,7 +186,9 @@ class EffectReferee(WorldFacts):
         body = write["body"]
         if write["path"] == "/v0/bet":
             contract = f"{body['contractId']}/{body['answerId']}" if body.get("answerId") else str(body["contractId"])
-            leg, yes = body["outcome"].lower(), float(body["limitProb"])
+            leg = body["outcome"].lower()
+            # Without a limit it is filled at any price.
+            yes = float(body.get("limitProb", leg == "yes"))
             return contract, leg, yes if leg == "yes" else 1.0 - yes
         if write["path"] != "/order" or body.get("order", {}).get("side") != "BUY":
             return None

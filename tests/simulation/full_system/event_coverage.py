@@ -50,6 +50,9 @@ KINDS: Mapping[str, str] = {
     "kind Polymarket on paper, rested": """
         select count(*) from fill f join intent i on i.id = f.intent where i.mode = 'paper' and i.venue = 'polymarket'
           and json_extract(i.order_body, '$.terms.type') in ('GTC', 'GTD')""",
+    "kind both live and approve at a venue": """
+        select count(*) from (select venue from intent where mode <> 'paper' group by venue
+          having count(distinct mode) > 1)""",
     "kind venue resumed by itself": "select count(*) from audit where kind = 'resume' and actor = ''",
     "kind call reserved beside another": """
         select count(*) from model_call a where a.worst_usd > 0 and exists (
@@ -93,6 +96,7 @@ MORE_DAYS: Mapping[str, str] = {
         ),
         _BETWEEN,
     ),
+    "kind both live and approve at a venue": "a mode changes in a twelfth of the seeds, and orders must leave in both",
     "outbox unknown -> in doubt": "an answer must stay lost for an hour after its fence",
 }
 # What no simulation meets, and why.

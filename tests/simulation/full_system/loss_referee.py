@@ -17,7 +17,7 @@ from tests.simulation.full_system.account_values import (
     list_transfers,
     most_lost,
     moved_amounts,
-    worth_unread,
+    value_unread_holdings,
 )
 from tests.simulation.full_system.referee_facts import Fact, WorldFacts
 
@@ -122,7 +122,7 @@ class LossReferee(WorldFacts):
             if len({one.get("old_answers") for one in seen[-LATE_READS:]}) > 1:
                 continue
             markets = {one["market"] for one in self.facts.get("unread", ()) if one["venue"] == venue}
-            unread = worth_unread(seen, markets)
+            unread = value_unread_holdings(seen, markets)
             values, first = [self.value_range(one, unread) for one in seen], 0
             if "caps.daily_loss" in halt["why"]:
                 days = [f"{one['clock']:%Y-%m-%d}" for one in seen]

@@ -31,7 +31,8 @@ LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1, minutes=5), timedelta(seconds=2)
 HEARD, CLOSE_MARGIN_S = timedelta(minutes=15), 60.0
 # So many lists one after the other may be old answers of a venue; and the reason of what a person asked for.
 OLD_LISTS, ASKED = 2, "asked for"
-_AN_ERROR = re.compile(r"\w+Error: ")
+# A price that could not be read: the forecast is postponed before it begins.
+_ERROR_REASON = re.compile(r"\w+Error: ")
 _STOPS = ("halt", "stop file", "disarm")
 MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H = 1.0, 72.0, (24.0, 2.0)
 _DECIDED = """
@@ -190,8 +191,7 @@ class OmissionChecks:
         ends += [since for since, _ in self.closed.get(row["ref"], ()) if since is not None]
         until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
         due, why = self._due(made, closes, is_moved=row["versions"] > 1)
-        # A pass began it and could not read its price, so it was postponed.
-        if _AN_ERROR.match((after["why"] if after else row["waits_for"]) or ""):
+        if _ERROR_REASON.match((after["why"] if after else row["waits_for"]) or ""):
             return
         if due < min(ends) and (count := self._passes_between("forecast", due, until)):
             what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"
@@ -288,7 +288,7 @@ class OmissionChecks:
             mine = [act for act in mine if act.get("venue") in {venue, "", None}]
             kinds, what = (("halt", "resume"),), "nobody had halted it"
         if kinds:
-            # Who ends a halt has to be heard in time: a later hearing refuses it.
+            # The program refuses a resume that it hears of too late.
             mine = [act for act in mine if act["kind"] != "resume" or self._was_heard(act["clock"])]
             return None if any(_lasts(mine, begins, ends, at) for begins, ends in kinds) else what
         return self._wrong_permission(row, at)

@@ -21,7 +21,7 @@ from tests.simulation.full_system.account_values import (
     PASS_S,
     list_holdings,
     seen_around,
-    worth_unread,
+    value_unread_holdings,
 )
 from tests.simulation.full_system.loss_referee import LossReferee
 from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
@@ -458,7 +458,7 @@ class WorldReferee(WorldFacts):
             times = (at - timedelta(seconds=MARKED_S), at + timedelta(seconds=60.0))
             failed = [one for one in self.facts.get("unread", ()) if times[0] <= one["clock"] <= times[1]]
             markets = {one["market"] for one in failed if one["venue"] == row["venue"]}
-            unread = worth_unread([one for one in accounts[row["venue"]] if one["clock"] < times[1]], markets)
+            unread = value_unread_holdings([one for one in accounts[row["venue"]] if one["clock"] < times[1]], markets)
             values = [self.value_range(one, unread) for one in near]
             # A price is used again for some minutes, also once money has come or gone.
             values += [

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from tests.simulation.full_system.account_values import Worth, position_worth
+from tests.simulation.full_system.account_values import Holding, Worth, position_worth
 
 Fact = Mapping[str, Any]
 # Nobody sets the clock by more.
@@ -46,9 +46,7 @@ class WorldFacts:
         """Say whether somebody set the clock near a moment, by that clock."""
         return any(act["kind"] == "clock moved" and abs(act["clock"] - at) <= CLOCK_SET for act in self.facts["acts"])
 
-    def value_range(
-        self, account: Fact, unread: Mapping[tuple[str, str, float], Worth] = MappingProxyType({})
-    ) -> Worth:
-        """Return the least and the most that an account is worth; for ``unread`` see ``worth_unread``."""
+    def value_range(self, account: Fact, unread: Mapping[Holding, Worth] = MappingProxyType({})) -> Worth:
+        """Return the least and the most that an account is worth; for ``unread`` see ``value_unread_holdings``."""
         values = [position_worth(position, unread) for position in account["positions"]]
         return account["cash"] + sum(low for low, _ in values), account["cash"] + sum(high for _, high in values)

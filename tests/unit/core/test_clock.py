@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from bot.core.clock import SeededRandom, SystemClock
 
-labels = st.lists(st.text(max_size=5), max_size=3)
+# The unit separator stands between labels.
+labels = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\x1f"), max_size=5), max_size=3)
 
 
 def test_the_time_of_the_system_is_aware_and_in_utc() -> None:
