@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,9 +66,9 @@ def test_addresses_that_differ_in_names_and_numbers_are_one() -> None:
     assert address_pattern("https://a.example/slug/will-it-rain") == "slug/*"
 
 
-@given(st.binary(max_size=200), st.text(max_size=60))
-def test_no_answer_and_no_address_breaks_it(body: bytes, path: str) -> None:
-    shapes = ResponseShapes(path=Path("/nonexistent") / SHAPES_FILE, clock=FakeClock())
+@given(body=st.binary(max_size=200), path=st.text(max_size=60))
+def test_no_answer_and_no_address_breaks_it(tmp_path_factory: pytest.TempPathFactory, body: bytes, path: str) -> None:
+    shapes = ResponseShapes(path=tmp_path_factory.getbasetemp() / SHAPES_FILE, clock=FakeClock())
     shapes.observe("sea", f"https://a.example/{path}", body)
 
 
