@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
-from bot.store.connections import MAX_GROUP_WRITES, WriterThread
+from bot.store.connections import (
+    BUSY_PERIOD_S,
+    BUSY_WRITES,
+    COMMIT_SPACING_S,
+    MAX_GROUP_WRITES,
+    CommitPacing,
+    WriterThread,
+)
 from bot.store.database import DiskReserve, open_writer
 from tests.unit.store.faulty_disks import largest_file, small_disk
 
@@ -362,3 +369,34 @@ def test_what_is_stored_is_exactly_what_was_acknowledged(
     acknowledged = [outcome for outcome in outcomes if isinstance(outcome, str)]
     # By hand: the first write of each number that does not fail is stored, and no other.
     assert texts(path) == acknowledged == list(dict.fromkeys(str(number) for number, fails in wanted if not fails))
+
+
+def count_waits(pacing: CommitPacing, *, every_s: float, seconds: float) -> list[float]:
+    """Let a write come so often for so long; return how long each that began a group waited."""
+    waits, next_pass, gathered = list[float](), -1.0, 0
+    for number in range(round(seconds / every_s)):
+        now = number * every_s
+        if now >= next_pass:
+            pacing.count(gathered, next_pass)
+            waits.append(pacing.wait_s(now))
+            next_pass, gathered = now + waits[-1], 0
+        gathered += 1
+    return waits
+
+
+def test_few_writes_wait_for_nothing() -> None:
+    assert set(count_waits(CommitPacing(), every_s=2 * BUSY_PERIOD_S / BUSY_WRITES, seconds=1.0)) == {0.0}
+
+
+def test_many_writes_wait_until_commits_are_far_enough_apart() -> None:
+    waits = count_waits(CommitPacing(), every_s=BUSY_PERIOD_S / BUSY_WRITES / 2, seconds=1.0)
+    assert set(waits[: BUSY_WRITES // 2]) == {0.0}
+    assert all(0.0 < wait <= COMMIT_SPACING_S for wait in waits[-10:])
+    assert len(waits[2 * BUSY_WRITES :]) <= 0.9 / COMMIT_SPACING_S + 1
+
+
+def test_a_quiet_time_ends_the_waiting() -> None:
+    pacing = CommitPacing()
+    count_waits(pacing, every_s=BUSY_PERIOD_S / BUSY_WRITES / 2, seconds=0.3)
+    pacing.wait_s(0.3)
+    assert pacing.wait_s(10.0) == 0.0
