@@ -25,6 +25,7 @@ from tests.simulation.full_system.sizing_checks import (
     ONE_MOMENT,
     PASS,
     STEP,
+    WITH_BOOKS,
     SizingChecks,
     full_stake,
     purchase,
@@ -38,6 +39,8 @@ EDGE, BAND = 0.03, (0.03, 0.97)
 # By how much less may be bought than is counted here, and by how much more may be counted as at stake: cents, and the
 # figures of a market that moved a little.
 LESS, ROUNDED = 0.03, 0.06
+# By so much of its price a share may cost more with its fee: rate times the chance of the other side.
+MOST_FEE = 0.07
 # An order that rests may turn out to have cost less within so long.
 RESTS = timedelta(hours=8)
 # A hold of these kinds is decided again after so long.
@@ -107,8 +110,9 @@ class ShortfallChecks:
             order = json.loads(row["order_body"])
             is_moved = self.sizing.has_clock_moved(parse_timestamp(row["planned_at"]))
             # What a person is asked about counts for the others of its pass, too.
-            if order["side"] == "buy" and row["venue"] == "manifold" and row["mode"] != "approve" and not is_moved:
+            if order["side"] == "buy" and row["mode"] != "approve" and not is_moved:
                 yield from self._shortfall(row, order)
+        yield from self._beyond_pass()
         for row in self._holds:
             if row["until"] is not None and not self.sizing.has_clock_moved(parse_timestamp(row["until"])):
                 yield from self._overcounted(row)
@@ -196,20 +200,30 @@ class ShortfallChecks:
         group = self._list_group(row, planned)
         if group is None or "/" in order["contract"] or self._is_held(row):
             return
+        has_book = row["venue"] in WITH_BOOKS
         values = {**row, "since": format_timestamp(planned - PASS)}
         readings = read_rows(self.sizing.ledger, _READINGS, values)
-        pools = self.sizing.pools(row, order)
-        if not readings or not pools:
+        pools = [] if has_book else self.sizing.pools(row, order)
+        if not readings or not (pools or has_book):
             return
         [air] = read_rows(self.sizing.ledger, _UNDER_WAY, values)
         others = sum(json.loads(one["order_body"])["cost"] for one in group if one["id"] != row["id"])
         cash = min(one["cash"] for one in readings) - air["cost"]
         own, shared = self._bounds(row, planned, min(one["equity"] for one in readings), {one["id"] for one in group})
         shared["cash"] = cash
-        own["market"] = min(self._market_bound(row, order, pool, cash - others) for pool in pools)
+        markets = (
+            self._book_bounds(row, order, cash - others)
+            if has_book
+            else [self._market_bound(row, order, pool, cash - others) for pool in pools]
+        )
+        if not markets:
+            return
+        own["market"] = min(markets)
         cost = json.loads(row["order_body"])["cost"]
         least = min([*own.values(), *(one - others for one in shared.values())])
-        if cost < least * (1.0 - LESS) - ROUNDED:
+        # Lots are whole shares at most, and what a fee may come to is more than what it does.
+        lot = order["limit"] * (1.0 + MOST_FEE) if has_book else 0.0
+        if cost < least * (1.0 - LESS) / (1.0 + MOST_FEE * has_book) - ROUNDED - lot:
             by_size = sorted({**own, **shared}.items(), key=lambda item: item[1])
             known = ", ".join(f"{one} {value:.2f}" for one, value in by_size[:4])
             what = f"{row['id']} of {row['planned_at']} costs {cost:.2f} on {row['ref']}, with {others:.2f} of others"
@@ -290,6 +304,62 @@ class ShortfallChecks:
             )
             low, high = (stake, high) if fits else (low, stake)
         return low
+
+    def _book_bounds(self, row: Row, order: Fact, cash: float) -> list[float]:
+        """Return what the shares that are wanted on each book cost at their own price, at least.
+
+        Nothing where an order would be for fewer shares, or less money, than the venue takes.
+        """
+        sizes = self.sizing.book_sizes(row, order, cash, most=False)
+        return [shares * min(price, order["expected"]) for price, shares in sizes]
+
+    def _beyond_pass(self) -> Iterator[str]:
+        """All that a pass buys is within its share of the account; bets on one event count as one, as far as is set."""
+        for one in [one for one in self.passes if one.job == "submit"]:
+            first, last = format_timestamp(one.started_at), format_timestamp(one.ended_at)
+            rows = [row for row in self._orders if first <= row["planned_at"] <= last]
+            bought = [row for row in rows if json.loads(row["order_body"])["side"] == "buy"]
+            for venue, paper in sorted({(row["venue"], row["paper"]) for row in bought}):
+                group = [row for row in bought if (row["venue"], row["paper"]) == (venue, paper)]
+                if not self.sizing.has_clock_moved(one.started_at) and group:
+                    yield from self._pass_share(group, one)
+                    yield from self._event_shares(group, one)
+
+    def _pass_share(self, group: Sequence[Row], one: JobPass) -> Iterator[str]:
+        since = {"since": format_timestamp(one.started_at - ONE_MOMENT), "planned_at": format_timestamp(one.ended_at)}
+        readings = read_rows(self.sizing.ledger, _READINGS, {**group[0], **since})
+        share = max(self.sizing.settings(group[0]["venue"], "bankroll", "per_pass", SHARES["per_pass"]))
+        cost = sum(json.loads(row["order_body"])["cost"] for row in group if row["state"] != "superseded")
+        most = max((reading["equity"] for reading in readings), default=0.0) * share
+        if readings and share < 1.0 and cost > most + ROUNDED:
+            what = f"costs {cost:.2f} at {group[0]['venue']}, {share:g} of the account are {most:.2f}"
+            yield f"orders: the pass of {one.started_at} {what}"
+
+    def _event_shares(self, group: Sequence[Row], one: JobPass) -> Iterator[str]:
+        """With shares s of n bets on one event each is divided by 1 + (n - 1) c, n being their sum by the largest."""
+        correlation = min(self.sizing.settings(group[0]["venue"], "bankroll", "correlation", 1.0))
+        for event in sorted({row["event"] for row in group} - {"", None}):
+            rows = [row for row in group if row["event"] == event and row["state"] != "superseded"]
+            alone = [self._most_alone(row) for row in rows]
+            known = [stake for stake in alone if stake is not None]
+            if len(rows) < 2 or len(known) < len(rows) or not any(known):
+                continue
+            # Others may have been meant that came to nothing, which makes less of each.
+            most = sum(known) / (1.0 + (sum(known) / max(known) - 1.0) * correlation)
+            cost = sum(json.loads(row["order_body"])["cost"] for row in rows)
+            if cost > most * (1.0 + LESS) + ROUNDED:
+                what = f"puts {cost:.2f} on {len(rows)} questions of {event}, each alone may get {max(known):.2f}"
+                yield f"orders: the pass of {one.started_at} {what}, together {most:.2f}"
+
+    def _most_alone(self, row: Row) -> float | None:
+        """Return what an order may cost alone at most, None if that is not known."""
+        planned, order = parse_timestamp(row["planned_at"]), json.loads(row["order_body"])
+        readings = read_rows(self.sizing.ledger, _READINGS, {**row, "since": format_timestamp(planned - PASS)})
+        cash = max((one["cash"] for one in readings), default=0.0)
+        most = self.sizing.kelly_stake(row, order, cash)
+        caps = [cap for cap in self.sizing.settings(row["venue"], "caps", "per_order", None) if cap is not None]
+        fees = 1.0 + MOST_FEE * (row["venue"] in WITH_BOOKS)
+        return None if most is None or not readings else min([most * fees, *(caps[:1] if len(caps) == 1 else [])])
 
     # Reasons to buy nothing
 
