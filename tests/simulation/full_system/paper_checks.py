@@ -66,7 +66,10 @@ from fill f join intent i on i.id = f.intent where i.mode = 'paper' order by f.a
 _READINGS = """
 select venue, at, cash, reserved, equity from account_reading where paper = 1 and cash is not null order by id
 """
-_NEWEST = "select venue, max(at, until) as at, body from account_reading where paper = 1 and body <> ''"
+_NEWEST = """
+select venue, max(at, until) as at, cash + reserved as cash, equity, body from account_reading
+where paper = 1 and body <> ''
+"""
 _PURCHASES = """
 select i.id, i.venue, i.account, i.ref, i.planned_at, i.cost, i.order_body, (
   select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at
@@ -134,6 +137,7 @@ class PaperChecks:
         yield from self._accounts()
         yield from self._wrong_marks()
         yield from self._losses()
+        yield from wrong_values(self.ledger)
 
     def _first_fill(self, row: Row, order: Fact) -> Iterator[str]:
         """An order meets the market after its delay, as the market is then, within its limit."""
@@ -489,6 +493,16 @@ def walk_book(
 
 def _is_same_fill(got: tuple[float, float], wanted: tuple[float, float]) -> bool:
     return all(abs(one - other) <= SAME_FILL * (1.0 + abs(other)) for one, other in zip(got, wanted, strict=True))
+
+
+def wrong_values(ledger: Path) -> Iterator[str]:
+    """Say which account on paper is not worth its cash, what orders reserve, and its shares at their prices."""
+    for row in read_rows(ledger, _NEWEST):
+        held = json.loads(row["body"]).get("positions", ())
+        worth = row["cash"] + sum(one["shares"] * (one.get("mark") or 0.0) for one in held)
+        if abs(worth - row["equity"]) > CENT:
+            what = f"is worth {row['equity']:.4f} at {row['at']} on record"
+            yield f"paper: the account at {row['venue']} {what}, and {worth:.4f} by its cash and shares"
 
 
 def read_marks(ledger: Path) -> Iterator[dict[str, Any]]:

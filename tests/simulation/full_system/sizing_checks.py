@@ -255,7 +255,7 @@ class SizingChecks:
         planned, pick = parse_timestamp(row["planned_at"]), (max if most else min)
         seen = self.books.get((order["contract"], order["leg"]), ())
         near = [one for one in seen if planned - PLANNED <= one["clock"] <= planned + ONE_MOMENT and "asks" in one]
-        own = self._held_alone(row, order)
+        own = self.held_alone(row, order)
         if own is None or (own > LEAST_HELD and order.get("option")):
             return []
         share = pick(self.settings(row["venue"], "trading", "kelly", KELLY))
@@ -284,7 +284,7 @@ class SizingChecks:
             found += [(fits[-1][0], kelly_along(fits, worth, bankroll, own))] if fits else []
         return found
 
-    def _held_alone(self, row: Row, order: Tables) -> float | None:
+    def held_alone(self, row: Row, order: Tables) -> float | None:
         """Return the shares held of the side of an order; None where others of its question are held, or may be."""
         held = {(one["contract"], one["leg"]): one["shares"] for one in read_rows(self.ledger, _HELD, row)}
         own = held.pop((order["contract"], order["leg"]), 0.0)
@@ -338,7 +338,7 @@ class SizingChecks:
         of what is held. From a market maker it is no more than the share of the whole stake (docs/facts/manifold.md).
         None where anything else is held.
         """
-        own = self._held_alone(row, order)
+        own = self.held_alone(row, order)
         if own is None or (own > LEAST_HELD and order.get("option")):
             return None
         price, share = unit_cost(order), max(self.settings(row["venue"], "trading", "kelly", KELLY))

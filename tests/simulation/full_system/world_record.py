@@ -149,6 +149,7 @@ class WorldRecord:
                 name: getattr(self, name)
                 for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed")
             },
+            "disturbed": {name: {*venue.faults_met} for name, venue in self.bridges.all.items()},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
             "bills": [{"true_time": at, **usage} for at, usage in self.bridges.environment.model_server.billed],
