@@ -398,7 +398,7 @@ class PaperChecks:
             seen = [one for one in pools if at - MARKED_WITHIN <= one["clock"] <= at + ONE_MOMENT]
             books = self.books.get((mark["contract"], mark["leg"]), ())
             if books:
-                yield from self._wrong_bids(mark, books)
+                yield from self._wrong_bids(mark)
                 continue
             is_clear = bool(seen) and all(one["is_alone"] for one in seen) and len({one["faults"] for one in seen}) == 1
             if not is_clear or any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves):
@@ -409,15 +409,16 @@ class PaperChecks:
                 what = f"{mark['shares']:.4f} of {mark['leg']} of {mark['contract']} on paper at {at}"
                 yield f"paper: {what} are worth {worth:.4f} on record, and by their market {min(costs):.4f}"
 
-    def _wrong_bids(self, mark: Fact, books: Sequence[Fact]) -> Iterator[str]:
+    def _wrong_bids(self, mark: Fact) -> Iterator[str]:
         """Shares with an order book are worth the bids for all of them."""
         at = mark["clock"]
-        near = [one for one in books if at - READ_BEFORE <= one["clock"] <= at + ONE_MOMENT and one.get("bids")]
-        is_moved = any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves)
+        # Shares whose book could not be read keep their price, and so do those without a buyer.
+        read = self._seen_then(mark["contract"], mark["leg"], at - READ_BEFORE, at + ONE_MOMENT)
+        near = read if all(one.get("bids") and one.get("is_told", True) for one in read) else []
         whole = {"side": "sell", "limit": 0.0}
         worth = [walk_book(one["bids"], whole, mark["shares"], None)[1] for one in near]
         there = mark["mark"] * mark["shares"]
-        if near and not is_moved and not any(abs(there - one) <= MARK_SLACK * (1.0 + one) for one in worth):
+        if near and not any(abs(there - one) <= MARK_SLACK * (1.0 + one) for one in worth):
             what = f"{mark['shares']:.4f} of {mark['leg']} of {mark['contract']} on paper at {at}"
             yield f"paper: {what} are worth {there:.4f} on record, and by their bids {worth[-1]:.4f}"
 

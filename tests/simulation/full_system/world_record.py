@@ -114,7 +114,8 @@ class WorldRecord:
             self.writes.append(fact | {"path": heard.path})
             return
         if venue == "polymarket" and heard.path in {"/book", "/books"}:
-            self._saw_books(re.findall(r"\d{20,}", heard.query + heard.body.decode()))
+            is_told = self.bridges.all["polymarket"].faults_met.get(heard.number) not in UNTOLD
+            self._saw_books(re.findall(r"\d{20,}", heard.query + heard.body.decode()), is_told=is_told)
         if venue == "manifold" and heard.path.startswith(MARKET):
             self._saw_market(heard)
         if heard.path.startswith(ACCOUNT_READS.get(venue, ("-",))):
@@ -294,8 +295,8 @@ class WorldRecord:
             "same_as": order.id,
         }
 
-    def _saw_books(self, tokens: Iterable[str]) -> None:
-        """Note the best prices of both outcomes of the markets whose books are read."""
+    def _saw_books(self, tokens: Iterable[str], *, is_told: bool) -> None:
+        """Note the books of both outcomes of the markets whose books are read, and whether the answer says them."""
         venue = self.bridges.polymarket
         assert venue is not None
         markets = [venue.state.tokens[token] for token in tokens if token in venue.state.tokens]
@@ -304,6 +305,7 @@ class WorldRecord:
                 bid, ask = best_bid_and_ask(venue.state, market, token)
                 best: Fact = {"bid": None if bid is None else float(bid), "ask": None if ask is None else float(ask)}
                 seen = self._moment() | best | {"faults": self._faults("polymarket"), "token": token}
+                seen["is_told"] = is_told
                 seen |= _levels_of(venue.state, market, token)
                 self.books.setdefault((market.condition, leg), []).append(seen)
 
