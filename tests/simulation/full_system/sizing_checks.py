@@ -372,7 +372,9 @@ class SizingChecks:
                 paid -= fill["cash"] if fill["cash"] <= 0 else min(part, 1.0) * paid
             if shares <= 0 or paid <= 0:
                 continue
-            gain, name = order["expected"] * shares / paid - 1.0, order["closing"].partition(":")[0].replace("-", "_")
+            # Where the bids do not take all of it, the rest would bring nothing.
+            sold, name = min(order["shares"], shares), order["closing"].partition(":")[0].replace("-", "_")
+            gain = order["expected"] * sold / paid - 1.0
             shares_set = self.settings(row["venue"], "trading", name, 0.0)
             is_loss = name == "stop_loss"
             if gain > -min(shares_set) + SALE_SLACK if is_loss else gain < min(shares_set) - SALE_SLACK:

@@ -340,7 +340,7 @@ class WorldRecord:
     def _faults(self, venue: str) -> int:
         """Return how many answers of a venue may not have been what was true at that moment, so far."""
         met = self.bridges.all[venue].faults.injected
-        return met.total() - sum(met[fault] for fault in UNTOLD)
+        return met.total() - sum(met[fault] for fault in (*UNTOLD, RequestFault.MEANWHILE))
 
     def old_answers(self, venue: str) -> int:
         """Return how many answers of a venue were those of an earlier request, so far."""
@@ -372,7 +372,12 @@ class WorldRecord:
             market = venue.state.tokens[token]
             place = market.tokens.index(token)
             pays = None if market.payouts is None else float(market.payouts[place])
-            bid = best_bid_and_ask(venue.state, market, token)[0]
+            bids = _levels_of(venue.state, market, token)["bids"]
+            bid = (
+                _average_of(bids, float(shares))
+                if market.trades_now
+                else best_bid_and_ask(venue.state, market, token)[0]
+            )
             paid = user.spent.get(token, 0) + user.fees.get(token, 0)
             position: Fact = {"contract": market.condition, "leg": ("yes", "no")[place], "shares": float(shares)}
             position |= {"bid": float(bid or 0), "has_book": market.trades_now, "pays": pays, "paid": float(paid)}
@@ -465,14 +470,23 @@ class WorldRecord:
 
 
 def _levels_of(state: FakePolymarketState, market: FakePolymarketMarket, token: str) -> Fact:
-    """Return what is shown of the book of a token: prices with shares, the best ones first."""
+    """Return what is shown of the book of a token: prices with shares, the best ones first; nothing once it is over."""
     is_first = token == market.tokens[0]
     sides: Fact = {}
     for name, is_bid in (("bids", True), ("asks", False)):
-        shown = book_levels(state, market, bids=is_bid is is_first)
+        shown = book_levels(state, market, bids=is_bid is is_first) if market.trades_now else {}
         levels = [(float(market.mirrored(token, price)), float(size)) for price, size in shown.items()]
         sides[name] = sorted(levels, reverse=is_bid)
     return {**sides, "tick": float(market.tick)}
+
+
+def _average_of(bids: Iterable[tuple[float, float]], shares: float) -> float:
+    """Return what a share brings on average if all are sold at the bids; those that nobody wants bring nothing."""
+    left, brought = shares, 0.0
+    for price, size in bids:
+        part = min(left, size)
+        left, brought = left - part, brought + part * price
+    return brought / shares if shares > 0.0 else 0.0
 
 
 def _ending(
