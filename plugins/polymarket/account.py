@@ -25,6 +25,7 @@ from bot.api import (
     Position,
     ServiceUnavailableError,
     VenueReportedGain,
+    walk_levels,
 )
 from plugins.polymarket.api_client import PolymarketClient
 from plugins.polymarket.exchange_session import ExchangeSession
@@ -64,7 +65,7 @@ class PolymarketAccountReader:
         self._session = session
         self._contracts: dict[str, PolymarketContract] = {}
         self._closed: tuple[float, list[JsonRow]] | None = None
-        # The last bid of each token that had a book.
+        # What a share of each token that had a book would have brought the last time, None without a buyer.
         self._bids: dict[str, float | None] = {}
 
     def remember_contract(self, contract: PolymarketContract) -> None:
@@ -244,7 +245,8 @@ class PolymarketAccountReader:
         held = [row for row in by_token.values() if (parse_decimal(row.get("current_size")) or 0) > _MIN_SHARES]
         running = [parse_text(row.get("token_id")) for row in held if parse_flag(row.get("redeemable")) is not True]
         books = await self._client.books(running) if running else {}
-        self._bids |= {token: _best_bid(book) for token, book in books.items()}
+        sizes = {parse_text(row.get("token_id")): parse_decimal(row.get("current_size")) or Decimal(0) for row in held}
+        self._bids |= {token: _sale_price(book, sizes[token]) for token, book in books.items()}
         return [_parse_position(row, self._bids) for row in held]
 
 
@@ -267,8 +269,9 @@ def _venue_gains(rows: Iterable[JsonRow]) -> Iterator[VenueReportedGain]:
         yield VenueReportedGain(contract=market, gain=float(total), closed=closed, before_fees=True)
 
 
-def _best_bid(book: PolymarketOrderBook) -> float | None:
-    return None if book.best_bid is None else float(book.best_bid)
+def _sale_price(book: PolymarketOrderBook, shares: Decimal) -> float | None:
+    """Return the average price if all shares were sold at the bids, as on paper: those beyond the bids count as 0."""
+    return float(walk_levels(book.bids, TakerFees(), shares=shares).value / shares) if book.bids else None
 
 
 def _parse_position(row: JsonRow, bids: Mapping[str, float | None]) -> Position:

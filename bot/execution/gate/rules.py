@@ -317,6 +317,15 @@ def check_caps(context: DecisionContext) -> HoldDecision | None:
     return context.hold_until_retry(f"the order would cost {order.cost:.2f} {order.currency}, and {tightest}")
 
 
+def check_least_stake(context: DecisionContext) -> HoldDecision | None:
+    """Hold a purchase that is smaller than the least stake; a later pass may want more."""
+    order, least = context.order, context.policy.bankroll.min_stake
+    if order is None or order.side is OrderSide.SELL or order.cost >= least - COST_TOLERANCE:
+        return None
+    why = f"the order would cost {order.cost:.2f} {order.currency}, less than bankroll.min_stake = {least:g}"
+    return context.hold_until_retry(why, REPLAN_AFTER)
+
+
 def check_hourly_rate(context: DecisionContext) -> HoldDecision | None:
     """Hold an order that would exceed the hourly limit."""
     limit, used = context.policy.caps.orders_per_hour, context.cap_usage.hour
@@ -488,6 +497,9 @@ RULES: tuple[SubmissionRule, ...] = (
         check=check_reentry_pause, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_PLAN_IS_FRESH
     ),
     SubmissionRule(check=check_caps, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_RESERVED),
+    SubmissionRule(
+        check=check_least_stake, phases=_DECIDE, kinds=_FORECAST, needs_plan=True, why_one_phase=_PLAN_IS_FRESH
+    ),
     SubmissionRule(
         check=check_hourly_rate, phases=_DECIDE, kinds=_FORECAST | _CLOSING, needs_plan=True, why_one_phase=_RESERVED
     ),

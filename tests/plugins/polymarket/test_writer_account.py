@@ -72,6 +72,18 @@ async def test_pm_s9_a_match_is_no_position_until_it_is_confirmed(polymarket: Wr
     assert position.mark == 0.49
 
 
+async def test_shares_are_worth_what_the_bids_for_all_of_them_bring(polymarket: WriterFixture) -> None:
+    question = await rain(polymarket)
+    await seal_and_submit(polymarket.writer(), question, order_of(question))
+    polymarket.clock.advance_without_waking(5)
+    market = polymarket.venue.state.markets[question.ref.key]
+    market.bids.clear()
+    market.bids.update({Decimal("0.49"): Decimal(5), Decimal("0.40"): Decimal(5)})
+    (position,) = (await account(polymarket)).positions
+    # Of 20 shares 5 bring 0.49 and 5 bring 0.40 each, and nobody wants the others.
+    assert position.mark == pytest.approx((5 * 0.49 + 5 * 0.40) / 20)
+
+
 @pytest.mark.parametrize("path", ["/balance-allowance", "/data-api/v2/positions"])
 async def test_pm_s9_a_match_that_is_confirmed_while_the_account_is_read_counts_once(
     polymarket: WriterFixture, path: str

@@ -37,6 +37,8 @@ LEAST_SAID, MOST_SAID = 0.001, 0.999
 LEAST_CHANCE = 1e-4
 # The steps of a forecaster of the simulation; beliefs carry rounding.
 STEPS, BELIEF_SLACK = (1, 2, 3), 1e-6
+# A forecast is taken back at Metaculus with this request.
+WITHDRAW = "/api/questions/withdraw/"
 # Of the settings that nobody set.
 TRIAL_SHARE, STALE_AFTER_H, MIN_GAP_H, QUESTION_USD = 0.5, 72.0, 1.0, 5.0
 ROWS: Mapping[str, str] = {
@@ -95,6 +97,7 @@ class EffectReferee(WorldFacts):
         yield from self._trials()
         yield from self._question_bills()
         yield from self._withdrawals()
+        yield from self._withdrawn_twice()
         yield from self._filed_rows()
         yield from self._said()
         yield from self._refunds()
@@ -236,6 +239,20 @@ class EffectReferee(WorldFacts):
                     f"the forecast of {row['ref']} of {made}, which was to be renewed for {gap:g} h after {stale:g} h"
                 )
                 yield f"referee: {row['id']} withdraws at {planned} {what}"
+
+    def _withdrawn_twice(self) -> Iterator[str]:
+        """What was withdrawn, with an answer that says so, is not withdrawn again before it is forecast again."""
+        done: dict[str, Fact] = {}
+        for write in [one for one in self.facts["writes"] if one["venue"] == "metaculus"]:
+            items = write["body"] if isinstance(write["body"], list) else ()
+            for question in [str(item.get("question")) for item in items]:
+                if write["path"] != WITHDRAW:
+                    done.pop(question, None)
+                elif (before := done.get(question)) is not None:
+                    what = f"was withdrawn at {before['at_s']:.0f} s, and nothing was forecast since"
+                    yield f"referee: {self.describe(write)}: question {question} {what}"
+                elif write["number"] not in self.facts["disturbed"]["metaculus"]:
+                    done[question] = write
 
     def _filed_rows(self) -> Iterator[str]:
         """Each row of a forecast file is the probability that was meant for that question and date."""

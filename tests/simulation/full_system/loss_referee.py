@@ -110,7 +110,10 @@ class LossReferee(WorldFacts):
         )
 
     def _unfounded_halts(self) -> Iterator[str]:
-        """No venue stops for a loss that its account cannot have had: since its best reading, or since midnight."""
+        """No venue stops for a loss that its account cannot have had: since its best reading, or since midnight.
+
+        Both are counted again from zero when a person resumes.
+        """
         for halt in self.ledger["halts"]:
             at, venue = datetime.fromisoformat(halt["at"]), halt["venue"]
             seen = [one for one in self.facts["accounts"] if one["venue"] == venue and one["clock"] <= at]
@@ -127,7 +130,15 @@ class LossReferee(WorldFacts):
             if "caps.daily_loss" in halt["why"]:
                 days = [f"{one['clock']:%Y-%m-%d}" for one in seen]
                 first = max(0, days.index(f"{at:%Y-%m-%d}") - 1) if f"{at:%Y-%m-%d}" in days else len(seen) - 1
+            first = max([first, *self._first_since_resumes(venue, seen, at)])
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
             lost = most_lost(values, [*list_transfers(seen, orders, READ_EVERY_S)], first, LATE_READS)
             if lost < float(halt["why"].rpartition(" = ")[2]) - CENT:
                 yield f"referee: {venue} stopped at {halt['at']}: {halt['why']}, and {lost:.2f} can have been lost"
+
+    def _first_since_resumes(self, venue: str, seen: Sequence[Fact], at: datetime) -> Iterator[int]:
+        """Yield the place of the first reading that may count after each resume of a person before a moment."""
+        for row in self.ledger["resumed"]:
+            resumed = datetime.fromisoformat(row["resumed_at"])
+            if row["venue"] in {"", venue} and resumed < at and not self.is_clock_set(resumed):
+                yield max(0, sum(one["clock"] <= resumed for one in seen) - LATE_READS)

@@ -90,6 +90,8 @@ FREQUENT_FAULTS = (
     RequestFault.HANGING_AFTER,
     RequestFault.STALE,
 )
+# In how many seeds a match at Polymarket is settled on chain after minutes, and after how many seconds.
+SLOW_CHAIN, CONFIRMED_AFTER_S = 1 / 2, (30.0, 1_200.0)
 # What is not filled at once rests for a minute, or for an hour.
 LIFETIMES_S = (60.0, 3_600.0)
 # In some seeds nobody acts and little goes wrong: positions stand, and are sold once a belief has turned against them.
@@ -177,7 +179,7 @@ class SimulationTraits:
     ``is_quiet``: people only permit, and beliefs turn every ``turns_every_h`` and are renewed after ``stale_after_h``.
     Positions are sold once they have lost, or gained, the share of their cost in ``exits``. ``is_shallow``: markets
     take little, so that an order moves the price, and only a part of a position is worth a sale. Lists have so many
-    ``answers``.
+    ``answers``. Matches at Polymarket are confirmed after ``confirmed_s``, 0: within seconds.
     """
 
     modes: Mapping[str, str]
@@ -208,6 +210,7 @@ class SimulationTraits:
     exits: Mapping[str, float] = field(default_factory=dict)
     is_shallow: bool = False
     answers: int = LONG_LIST
+    confirmed_s: float = 0.0
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -301,12 +304,14 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     grouping = GROUPINGS[int(SeededRandom(plan.seed).stream("grouping").integers(len(GROUPINGS)))]
     changes, share = bool(stream.random() < CHANGING), float(stream.uniform(0.1, 0.7))
     is_shared, foreign = bool(stream.random() < FOREIGN), float(stream.uniform(*FOREIGN_FROM))
-    purse = SeededRandom(plan.seed).stream("purse")
+    chain, purse = SeededRandom(plan.seed).stream("chain"), SeededRandom(plan.seed).stream("purse")
+    is_slow, confirmed_s = chain.random() < SLOW_CHAIN, round(float(chain.uniform(*CONFIRMED_AFTER_S)), 1)
     is_short_of_cash, small = bool(purse.random() < SHORT_OF_CASH), round(float(purse.uniform(*SMALL_BALANCE)), 2)
     return {
         "drawn": True,
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
         "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,
+        "confirmed_s": confirmed_s if is_slow else 0.0,
         "approving": approving,
         "armed_days": armed_days if is_short else ARMED_DAYS,
         "arm_amounts": amounts,

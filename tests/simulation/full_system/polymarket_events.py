@@ -52,7 +52,7 @@ class PolymarketEvents:
     """Its markets and the events there, drawn from one stream; at most ``most`` questions are open at once.
 
     Where ``rough``, matches fail, the engine rests, and orders take effect up to ``late_s`` after they came. ``depth``
-    says how many shares its books have at each price.
+    says how many shares its books have at each price, ``confirmed_s`` when matches are settled on chain, 0: in seconds.
     """
 
     bridges: SimulationVenues
@@ -63,6 +63,7 @@ class PolymarketEvents:
     rough: bool
     late_s: float
     depth: tuple[int, int]
+    confirmed_s: float = 0.0
     _markets: list[FakePolymarketMarket] = field(default_factory=list)
     _number: int = 0
     # When something is known of what is closed: who proposes its outcome, and when that stands.
@@ -71,6 +72,9 @@ class PolymarketEvents:
 
     def begin(self, first: int) -> None:
         """Open what is there on the first day."""
+        if self.confirmed_s:
+            exchange = self.venue.world.exchange
+            exchange.mined_s, exchange.confirmed_s = self.confirmed_s / 4.0, self.confirmed_s
         for _ in range(first):
             self._open_question()
 
@@ -235,4 +239,5 @@ def polymarket_events(
         rough=traits.roughness > 0.0,
         late_s=traits.signed_lifetime_s if traits.order_type == "GTD" else AT_ONCE_S,
         depth=SHALLOW_DEPTH if traits.is_shallow else DEPTH,
+        confirmed_s=traits.confirmed_s,
     )

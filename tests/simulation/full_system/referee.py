@@ -33,6 +33,8 @@ UNDER_WAY_S = 120.0
 PLANNED_S = 300.0
 # A price of Manifold is used again for so long.
 MARKED_S = 330.0
+# An account is read within so many seconds.
+READ_S = 60.0
 # Seconds before the close in which nothing is sent, where the configuration says nothing else.
 CLOSE_MARGIN_S = 60.0
 # What models may cost in a day, where the configuration says nothing else. The hours of a day by true time that are of
@@ -78,6 +80,8 @@ LEDGER_TABLES: Mapping[str, str] = {
         f.made_at from intent i join forecast f on f.id = i.forecast order by i.seq""",
     "attempts": "select intent, reference, state, started_at, settled_at from attempt order by started_at",
     "halts": "select venue, at, why, resumed_at from halt where by = '' order by id",
+    "resumed": "select venue, resumed_at from halt where resumed_at is not null "
+    "and (end_condition = 'person' or resumed_by <> '')",
     "refusals": "select i.id, i.venue, i.mode, i.ref, i.action, a.started_at, a.detail from attempt a "
     "join intent i on i.id = a.intent where a.state = 'refused'",
     "fills": "select f.intent, f.reference, f.shares, f.cash from fill f order by 1, 2",
@@ -467,6 +471,8 @@ class WorldReferee(WorldFacts):
                 for one in near
                 if one["cash"] != other["cash"] and list_holdings(one) == list_holdings(other)
             ]
+            if not self.is_clock_set(at):
+                yield from _wrong_cash(row, seen_around(accounts[row["venue"]], at, before_s=READ_S))
             low, high = min(one for one, _ in values), max(one for _, one in values)
             if not low - CENT <= row["equity"] <= high + CENT:
                 what = f"{low:.4f}" if high - low < CENT else f"{low:.4f} to {high:.4f}"
@@ -486,6 +492,14 @@ class WorldReferee(WorldFacts):
             if said:
                 on_outcome = said[-1] if known["yes"] else 1.0 - said[-1]
                 yield from _wrong_score(row, 100.0 * math.log(2.0 * on_outcome) / math.log(2.0))
+
+
+def _wrong_cash(row: Fact, near: Sequence[Fact]) -> Iterator[str]:
+    """What orders may still cost, and matches that are not settled yet, is no free cash."""
+    free = [one["free"] for one in near]
+    if free and not min(free) - CENT <= row["cash"] <= max(free) + CENT:
+        what = f"{row['cash']:.4f} is free at {row['venue']} at {row['at']} on record"
+        yield f"referee: {what}, and by its orders {min(free):.4f} to {max(free):.4f} was"
 
 
 def _wrong_score(row: Fact, value: float) -> Iterator[str]:

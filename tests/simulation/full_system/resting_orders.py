@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.simulator.faults import RequestFault
+from bot.simulator.faults import FaultDetails, RequestFault
 from tests.simulation.full_system.plan import HOUR_S
 from tests.simulation.full_system.profit_checks import unreserved_stakes
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 # So often somebody is faster with the next bet, and part of it rests.
 FASTER_EVERY_S = 3.0 * HOUR_S
+# Where orders are on paper, prices move a little after so many reads of markets at a time: what an order wanted is gone
+# when it meets the market, and rests.
+READS, MOVED_AFTER_S, MOVED_BY, ROOM = 6, 1.0, 0.02, 0.03
 # So long after an order its answer is on record.
 ANSWERED_S = 45.0
 
@@ -29,10 +33,30 @@ async def run_partial_fills(
     venue: FakeManifold | None, traits: SimulationTraits, *, clock: Clock, stream: np.random.Generator
 ) -> None:
     """Let somebody take part of what a bet would get, now and then, for ever."""
+    is_paper = traits.modes.get("manifold") == "paper" and traits.drawn
+    loop = asyncio.get_running_loop()
+
+    def move_soon() -> None:
+        assert venue is not None
+        loop.call_later(MOVED_AFTER_S, _move_prices, venue, stream)
+
     while venue is not None and traits.roughness > 0.0:
         await clock.sleep(float(stream.exponential(FASTER_EVERY_S)))
-        if not venue.faults.pending:
+        if venue.faults.pending:
+            continue
+        if is_paper:
+            details = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=move_soon)
+            venue.faults.schedule(details, method="GET", path="/v0/market/", times=READS)
+        else:
             venue.faults.schedule(RequestFault.PARTIAL_FILL, method="POST", path="/v0/bet")
+
+
+def _move_prices(venue: FakeManifold, stream: np.random.Generator) -> None:
+    """Let the crowd trade a little in each market with one pool."""
+    now = venue.now_ms()
+    for market in [one for one in venue.state.markets.values() if one.is_open(now) and not one.answers]:
+        price = market.pool.prob + float(stream.normal(0.0, MOVED_BY))
+        venue.world.move_price(market, min(max(price, ROOM), 1.0 - ROOM))
 
 
 @dataclass(slots=True, kw_only=True)

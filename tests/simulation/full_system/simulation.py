@@ -50,7 +50,7 @@ from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.omission_checks import JobPass, OmissionChecks
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
-from tests.simulation.full_system.paper_checks import PaperChecks, read_marks
+from tests.simulation.full_system.paper_checks import EXPIRED, PaperChecks, read_marks
 from tests.simulation.full_system.plan import (
     DAY_S,
     DRIFTER_FILE,
@@ -424,7 +424,9 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
 def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_moves: Sequence[datetime]) -> list[str]:
     """Return which orders are not what their forecast, their account and the prices of the doubles permit."""
     ledger, configs, books = _ledger_path(parts.lives), parts.config.all, facts["books"]
-    sizing = SizingChecks(ledger=ledger, configs=configs, books=books, clock_moves=clock_moves)
+    sizing = SizingChecks(
+        ledger=ledger, configs=configs, books=books, clock_moves=clock_moves, contracts=facts["contracts"]
+    )
     paper = PaperChecks(
         ledger=ledger,
         configs=configs,
@@ -434,6 +436,7 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
         contracts=facts["contracts"],
         marks=facts["marks"],
         clock_moves=clock_moves,
+        expired=[row["intent"] for book in _paper_books(ledger) for row in read_rows(book, EXPIRED)],
     )
     return [*sizing.violations(), *paper.violations()]
 
@@ -453,7 +456,7 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     omissions = OmissionChecks(
         **known, passes=passes, locked=schedule.locked, acts=facts["acts"], closed=facts["closed"]
     )
-    sizing = SizingChecks(**known, books=facts["books"])
+    sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
     records = RecordChecks(ledger=schedule.ledger, configs=schedule.configs, endings=facts["endings"])
     alerts = AlertChecks(ledger=schedule.ledger, passes=passes, messages=MESSAGES)
@@ -478,9 +481,13 @@ def _referee_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) ->
 def _effect_violations(facts: Mapping[str, Any], ledger: Path, bucket: Path) -> list[str]:
     """Return what was sold, filed, withdrawn or paid as it must not be."""
     rows = {name: read_rows(ledger, sql) for name, sql in ROWS.items()}
-    books = [paper_book_path(ledger.parent, venue) for venue in ("manifold", "polymarket")]
-    rows["refunds"] = [row for book in books if book.exists() for row in read_rows(book, REFUNDED)]
+    rows["refunds"] = [row for book in _paper_books(ledger) for row in read_rows(book, REFUNDED)]
     return [*EffectReferee(facts, rows, read_forecast_files(bucket)).violations()]
+
+
+def _paper_books(ledger: Path) -> list[Path]:
+    books = [paper_book_path(ledger.parent, venue) for venue in ("manifold", "polymarket")]
+    return [book for book in books if book.exists()]
 
 
 def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:

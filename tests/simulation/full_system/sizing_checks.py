@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,12 @@ WITH_BOOKS = ("polymarket",)
 LEAST_MARK = 0.5
 # A limit is the last price that is paid, or up to one step above it.
 STEP, SAME_SHARES = 0.01, 1e-4
+# The least stake where nobody set it (docs/settings.md), a cent that it is rounded by, and what sizes are rounded by.
+MIN_STAKE, ONE_CENT, ROUNDING = 1.0, 0.0101, 0.005
+# Orders of these types rest at their own price.
+RESTING = ("GTC", "GTD")
+# Fewer shares are none, and so many less or more may be sold than are computed here.
+LEAST_HELD, SOLD_SLACK = 1e-6, 0.011
 # A mark is the price without fees, and may be some minutes older than the plan.
 SALE_SLACK = 0.15
 _ORDERS = """
@@ -93,13 +99,14 @@ class SizingChecks:
     """Judges the orders of one ledger; ``configs`` are the tables of the configuration, from the first to the last.
 
     ``books`` are the prices that the doubles showed, by contract, and leg or "pool". ``clock_moves`` are the times to
-    which people set the clock.
+    which people set the clock. ``contracts`` say which fees each contract has.
     """
 
     ledger: Path
     configs: Sequence[Tables]
     books: Seen
     clock_moves: Sequence[datetime] = ()
+    contracts: Tables = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say which order is not what its forecast, its prices and its account permit."""
@@ -112,6 +119,8 @@ class SizingChecks:
             planned = parse_timestamp(row["planned_at"])
             if order["side"] == "buy" and not self.has_clock_moved(planned):
                 yield from self._stakes(row, order, worth)
+            if order["side"] == "sell" and not self.has_clock_moved(planned):
+                yield from self._sale_sizes(row, order)
         yield from self._policy_sales()
 
     def settings(self, venue: str, table: str, name: str, default: Any) -> list[Any]:
@@ -126,7 +135,7 @@ class SizingChecks:
         Nor does it promise more than that, or buy at a price outside the band.
         """
         buys = order["side"] == "buy"
-        beyond = order["limit"] - worth if buys else worth - order["limit"]
+        beyond = order["limit"] - worth if buys else worth - order["limit"] + self.fee(order, order["limit"])
         gain = worth - order["expected"] if buys else order["expected"] - worth
         if order["edge"] > gain + PRICE_SLACK:
             yield f"orders: {row['id']} promises {order['edge']:.4f} a share, {gain:.4f} by its own forecast"
@@ -205,13 +214,123 @@ class SizingChecks:
         equity = max(one["equity"] for one in readings)
         if share < 1.0 and row["cost"] > share * equity + STAKE_SLACK and row["state"] != "superseded":
             yield f"orders: {what} costs {row['cost']:.2f} on {row['ref']}, {share:g} of {equity:.2f} may be"
-        most = None if worth is None else self._kelly_stake(row, order, cash)
+        most = None if worth is None else self.kelly_stake(row, order, cash)
         price = unit_cost(order)
         if most is not None and (stake := order["shares"] * price) > most + STAKE_SLACK:
             on = f"{stake:.2f} on {row['ref']} at {price:.4f}"
             yield f"orders: {what} stakes {on}: {most:.2f} of {cash:.2f} at most by its share"
+        yield from self._sizes(row, order, cash)
 
-    def _kelly_stake(self, row: Row, order: Tables, cash: float) -> float | None:
+    def _sizes(self, row: Row, order: Tables, cash: float) -> Iterator[str]:
+        """A purchase is no smaller than the least stake, and has no more shares than its book gives for its share."""
+        what = f"{row['id']} of {row['planned_at']}"
+        least = min(self.settings(row["venue"], "bankroll", "min_stake", MIN_STAKE))
+        if (cost := order.get("cost", row["cost"])) < least - ONE_CENT:
+            yield f"orders: {what} costs {cost:.2f} on {row['ref']}, and bankroll.min_stake is {least:g}"
+        sizes = self.book_sizes(row, order, cash)
+        if sizes and not any(self._fits(order, one) for one in sizes):
+            near = ", ".join(f"{shares:.2f} at {price:.2f}" for price, shares in sizes[-2:])
+            on = f"{order['shares']:.2f} {order['leg']} of {row['ref']} at up to {order['limit']:.2f}"
+            yield f"orders: {what} is for {on}, and by its book {near} at most"
+
+    def _fits(self, order: Tables, size: tuple[float, float]) -> bool:
+        """Say whether an order has no more shares than it may have; one that rests does so at the right price."""
+        rests = order.get("terms", {}).get("type") in RESTING
+        return order["shares"] <= size[1] * (1.0 + ROUNDING) + ROUNDING and (
+            not rests or abs(order["limit"] - size[0]) < PRICE_SLACK
+        )
+
+    def fee(self, order: Tables, price: float) -> float:
+        """Return the fee of a share at a price of an order book; what rests pays none."""
+        fees = self.contracts.get(order["contract"], {}).get("fees")
+        rests = order.get("terms", {}).get("type") in RESTING
+        return 0.0 if fees is None or rests else float(fees[0] * (price * (1.0 - price)) ** fees[1])
+
+    def book_sizes(self, row: Row, order: Tables, cash: float, *, most: bool = True) -> list[tuple[float, float]]:
+        """Return the last price and the shares that the Kelly share is on each book that an order may be made on.
+
+        ``most``: by the settings with which it is most, else by those with which it is least. An order that rests is
+        one tick better than the best, at least the edge below its worth, and below what others want.
+        """
+        planned, pick = parse_timestamp(row["planned_at"]), (max if most else min)
+        seen = self.books.get((order["contract"], order["leg"]), ())
+        near = [one for one in seen if planned - PLANNED <= one["clock"] <= planned + ONE_MOMENT and "asks" in one]
+        own = self.held_alone(row, order)
+        if own is None or (own > LEAST_HELD and order.get("option")):
+            return []
+        share = pick(self.settings(row["venue"], "trading", "kelly", KELLY))
+        edges = self.settings(row["venue"], "trading", "edge", EDGE)
+        edge = min(edges) if most else max(edges)
+        highest = pick(high for _, high in self.settings(row["venue"], "trading", "band", BAND))
+        worth = order["expected"] + order["edge"] + order.get("fees", 0.0) / order["shares"]
+        found = []
+        for one in near:
+            if one["bid"] is None or one["ask"] is None:
+                continue
+            bankroll = share * cash - (1.0 - share) * own * (one["bid"] + one["ask"]) / 2.0
+            levels = one["asks"]
+            if order.get("terms", {}).get("type") in RESTING:
+                tick = one["tick"]
+                price = min(
+                    math.floor((worth - edge) / tick + PRICE_SLACK) * tick, one["bid"] + tick, one["ask"] - tick
+                )
+                levels = [(price, math.inf)]
+            levels = [(price, size) for price, size in levels if price <= highest + PRICE_SLACK]
+            fits = [
+                (price, price + self.fee(order, price), size)
+                for price, size in levels
+                if worth - price - self.fee(order, price) >= edge - PRICE_SLACK
+            ]
+            found += [(fits[-1][0], kelly_along(fits, worth, bankroll, own))] if fits else []
+        return found
+
+    def held_alone(self, row: Row, order: Tables) -> float | None:
+        """Return the shares held of the side of an order; None where others of its question are held, or may be."""
+        held = {(one["contract"], one["leg"]): one["shares"] for one in read_rows(self.ledger, _HELD, row)}
+        own = held.pop((order["contract"], order["leg"]), 0.0)
+        [others] = read_rows(self.ledger, _OPEN_BEFORE, row)
+        is_alone = all(abs(shares) <= LEAST_HELD for shares in held.values()) and not others["count"] and own >= 0.0
+        return own if is_alone else None
+
+    def _sale_sizes(self, row: Row, order: Tables) -> Iterator[str]:
+        """A position is closed as a whole; for a belief as much is sold as brings what it is worth, share by share."""
+        planned = parse_timestamp(row["planned_at"])
+        held = {(one["contract"], one["leg"]): one["shares"] for one in read_rows(self.ledger, _HELD, row)}
+        own = held.get((order["contract"], order["leg"]), 0.0)
+        first, last = planned - PLANNED, planned + ONE_MOMENT
+        seen = self.books.get((order["contract"], "pool"), ()) or self.books.get((order["contract"], order["leg"]), ())
+        near = [one for one in seen if first <= one["clock"] <= last]
+        worth = None if order.get("closing") else order["expected"] - order["edge"] - self._sale_fee(order)
+        wanted = []
+        for one in near:
+            if "pool" in one and one.get("is_alone"):
+                wanted.append(own if worth is None else min(own, _shares_above(one["pool"], order["leg"], worth)))
+            elif "bids" in one:
+                good = [
+                    size
+                    for price, size in one["bids"]
+                    if worth is None or price - self.fee(order, price) >= worth - PRICE_SLACK
+                ]
+                wanted.append(min(own, sum(good)))
+        is_less = worth is None or row["venue"] not in WITH_BOOKS
+        sold = order["shares"]
+        if (
+            wanted
+            and len(wanted) == len(near)
+            and own > LEAST_HELD
+            and not any(
+                sold <= one + SOLD_SLACK and (not is_less or sold >= one * (1.0 - SOLD_SLACK) - SOLD_SLACK)
+                for one in wanted
+            )
+        ):
+            near_text = ", ".join(f"{one:.3f}" for one in wanted[-2:])
+            what = f"sells {sold:.3f} {order['leg']} of {row['ref']}, {own:.3f} are held"
+            yield f"orders: {row['id']} of {row['planned_at']} {what}, and {near_text} were to be sold"
+
+    def _sale_fee(self, order: Tables) -> float:
+        return float(order.get("fees", 0.0) / order["shares"])
+
+    def kelly_stake(self, row: Row, order: Tables, cash: float) -> float | None:
         """Return the most that the share of the Kelly stake is, with what is held of the same side.
 
         A stake s at c a share, the last of them at m, of a bankroll b, with h shares held and probability p, is right
@@ -219,12 +338,8 @@ class SizingChecks:
         of what is held. From a market maker it is no more than the share of the whole stake (docs/facts/manifold.md).
         None where anything else is held.
         """
-        held = {(one["contract"], one["leg"]): one["shares"] for one in read_rows(self.ledger, _HELD, row)}
-        own = held.pop((order["contract"], order["leg"]), 0.0)
-        [others] = read_rows(self.ledger, _OPEN_BEFORE, row)
-        if any(abs(shares) > 1e-6 for shares in held.values()) or others["count"] or own < 0.0:
-            return None
-        if own > 1e-6 and order.get("option"):
+        own = self.held_alone(row, order)
+        if own is None or (own > LEAST_HELD and order.get("option")):
             return None
         price, share = unit_cost(order), max(self.settings(row["venue"], "trading", "kelly", KELLY))
         fee = order.get("fees", 0.0) / order["shares"]
@@ -233,8 +348,8 @@ class SizingChecks:
         # The last share that is bought still adds growth: its chance is worth what it takes, at the wealth of each end.
         chance, risk = worth * (1.0 - last), (1.0 - worth) * last
         stake = (bankroll * (chance - risk) - own * risk) / (chance - risk + risk / price)
-        full = [full_stake(pool, order["leg"], worth, cash, own) for pool in self.pools(row, order)]
-        return float(max(0.0, min(stake, share * max(full, default=math.inf))))
+        at_pools = [kelly_at_pool(pool, order["leg"], worth, cash, own, share) for pool in self.pools(row, order)]
+        return float(max(0.0, min(stake, max(at_pools, default=math.inf))))
 
     def pools(self, row: Row, order: Tables) -> list[tuple[float, float, float]]:
         """Return what the market makers of a contract had that would have given these shares for this stake.
@@ -257,7 +372,9 @@ class SizingChecks:
                 paid -= fill["cash"] if fill["cash"] <= 0 else min(part, 1.0) * paid
             if shares <= 0 or paid <= 0:
                 continue
-            gain, name = order["expected"] * shares / paid - 1.0, order["closing"].partition(":")[0].replace("-", "_")
+            # Where the bids do not take all of it, the rest would bring nothing.
+            sold, name = min(order["shares"], shares), order["closing"].partition(":")[0].replace("-", "_")
+            gain = order["expected"] * sold / paid - 1.0
             shares_set = self.settings(row["venue"], "trading", name, 0.0)
             is_loss = name == "stop_loss"
             if gain > -min(shares_set) + SALE_SLACK if is_loss else gain < min(shares_set) - SALE_SLACK:
@@ -291,6 +408,40 @@ def full_stake(pool: tuple[float, float, float], leg: str, worth: float, cash: f
         gain, loss = worth * (1.0 - price) * (cash - stake), (1.0 - worth) * price * (cash + held + shares - stake)
         low, high = (stake, high) if gain > loss else (low, stake)
     return high
+
+
+def kelly_at_pool(
+    pool: tuple[float, float, float], leg: str, worth: float, cash: float, held: float, share: float
+) -> float:
+    """Return the share of the whole stake, at most what somebody with that share of the account would add to it."""
+    price = purchase(pool, leg, 0.0)[1]
+    bankroll = share * cash - (1.0 - share) * held * price
+    return min(share * full_stake(pool, leg, worth, cash, held), full_stake(pool, leg, worth, bankroll, held))
+
+
+def kelly_along(levels: Sequence[tuple[float, float, float]], worth: float, cash: float, held: float) -> float:
+    """Return how many shares to buy of levels (price, cost with fee, size) until another one adds no growth.
+
+    With a chance p that a share pays, x shares at c each are right where p (1 - c) / (won + x (1 - c)) is
+    (1 - p) c / (lost - x c).
+    """
+    won, lost, shares = cash + held, cash, 0.0
+    for _, cost, size in levels:
+        gain, risk = worth * (1.0 - cost), (1.0 - worth) * cost
+        part = min(max(0.0, (gain * lost - risk * won) / (cost * (1.0 - cost))), size) if lost > 0.0 else 0.0
+        won, lost, shares = won + part * (1.0 - cost), lost - part * cost, shares + part
+        if part < size:
+            break
+    return shares
+
+
+def _shares_above(pool: tuple[float, float, float], leg: str, worth: float) -> float:
+    """Return how many shares can be sold to a market maker until its price is down to their worth."""
+    other, low, high = ("no" if leg == "yes" else "yes"), 0.0, sum(pool[:2])
+    for _ in range(60):
+        stake = (low + high) / 2.0
+        low, high = (stake, high) if purchase(pool, other, stake)[1] < 1.0 - worth else (low, stake)
+    return purchase(pool, other, low)[0]
 
 
 def unit_cost(order: Tables) -> float:

@@ -181,3 +181,26 @@ def test_a_venue_gets_the_probability_that_was_forecast(meant: float, said: floa
     sent |= {"body": [{"question": 2, "probability_yes": said}]}
     venues = {"venues": {"metaculus": {"mode": "live"}, "polymarket": {"mode": "live"}}}
     assert len(judge({"said": [row]}, config=venues, writes=[sent])) == wrong
+
+
+@pytest.mark.parametrize(
+    ("paths", "disturbed", "wrong"),
+    [
+        (("forecast", "withdraw", "withdraw"), (), 1),
+        (("forecast", "withdraw", "withdraw"), (1,), 0),
+        (("withdraw", "forecast", "withdraw"), (), 0),
+    ],
+)
+def test_a_forecast_is_withdrawn_once(paths: tuple[str, ...], disturbed: tuple[int, ...], wrong: int) -> None:
+    writes = [
+        {
+            **moment(60.0 * number),
+            "venue": "metaculus",
+            "number": number,
+            "path": f"/api/questions/{path}/",
+            "body": [{"question": 7}],
+        }
+        for number, path in enumerate(paths)
+    ]
+    tables = {"venues": {"metaculus": {"mode": "live"}}}
+    assert len(judge(writes=writes, disturbed={"metaculus": {*disturbed}}, config=tables)) == wrong

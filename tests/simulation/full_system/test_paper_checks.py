@@ -16,10 +16,13 @@ TABLES = """
 create table intent (id, seq, venue, account, mode, ref, action, state, planned_at, cost, order_body);
 create table resolution (ref, seen_at);
 create table attempt (intent, started_at, detail);
-create table fill (intent, at, shares, price, cash);
-create table account_reading (id, venue, paper, at, until, cash, reserved, body);
+create table fill (intent, reference, at, shares, price, cash);
+create table account_reading (id, venue, paper, at, until, cash, reserved, equity, body);
+create table halt (venue, by, at, why, end_condition, resumed_at, resumed_by);
 """
 BOOK = ("lamp", "yes")
+# Four in a hundred times the chance of each side.
+FEES = (0.04, 1.0)
 RESTS: dict[str, Any] = {"type": "GTD", "lifetime_s": 3600.0}
 
 
@@ -33,6 +36,7 @@ def order(
     """Return the rows of a purchase that was sent at noon and filled so much later; fewer than 0 shares are sold."""
     side = "buy" if shares > 0 else "sell"
     body: Any = {"contract": "lamp", "leg": leg, "side": side, "limit": 0.42 if side == "buy" else 0.38}
+    body |= {"shares": abs(shares)}
     body |= {"terms": terms} if terms else {}
     row = {"id": f"i{number}", "seq": number, "venue": "polymarket", "mode": "paper", "ref": "polymarket:lamp"}
     row |= {"action": "order", "planned_at": at(number), "cost": max(shares, 0.0) * price}
@@ -56,7 +60,8 @@ def judge(
         books=books or {},
         endings=endings or {},
         trades={"lamp": trades},
-        contracts={"lamp": {"question": "lamp", "event": "row"}},
+        contracts={"lamp": {"question": "lamp", "event": "row", "fees": FEES}},
+        expired=["i1"],
     )
     return [*checks.violations()]
 
@@ -210,3 +215,109 @@ def test_the_marks_of_a_ledger_are_those_of_the_newest_readings(tmp_path: Path) 
     rows = [("account_reading", {**new, "id": 1, "body": ""}), ("account_reading", new)]
     [mark] = read_marks(write_ledger(tmp_path, TABLES, rows))
     assert (mark["contract"], mark["mark"], mark["clock"]) == ("market1", 0.5, NOON + timedelta(seconds=60.0))
+
+
+def reading(after_s: float, cash: float, reserved: float = 0.0, number: int = 1, **more: Any) -> Any:
+    row = {"id": number, "venue": "polymarket", "paper": 1, "at": at(after_s), "until": at(after_s), "cash": cash}
+    return "account_reading", {**row, "reserved": reserved, "body": "", **more}
+
+
+# 10 shares at 0.42 rest until 4 of them are bought for 1.68; the book began with 100.
+@pytest.mark.parametrize(
+    ("cash", "reserved", "why"),
+    [
+        (95.8, 4.2, ""),
+        (100.0, 0.0, "of 100.0000 on paper at polymarket"),
+        (100.0, 4.2, "there are 104.2000 on paper"),
+        (98.4, 1.6, "0"),
+    ],
+)
+def test_what_orders_that_rest_may_cost_is_no_free_cash(tmp_path: Path, cash: float, reserved: float, why: str) -> None:
+    rows = order(1, 900.0, shares=4.0, price=0.42, **RESTS)
+    found = judge(tmp_path, *rows, reading(300.0, cash, reserved), trades=[traded(600.0, 0.41, 4.0)])
+    assert (bool(found), all(why in one for one in found)) == (bool(why), True)
+
+
+# A market maker with 100 shares of each side gives 10 + 100 - 100 * 100 / 110 = 19.0909 shares of YES for 10, and its
+# price is 0.5475 then; for the next 10 it gives 10 + 90.9091 - 10000 / 120 = 17.5758.
+@pytest.mark.parametrize(
+    ("shares", "stake", "before", "count"),
+    [
+        (19.0909, 10.0, 0.0, 0),
+        (20.0, 10.0, 0.0, 1),
+        (17.5758, 10.0, 19.0909, 0),
+        (19.0909, 10.0, 19.0909, 1),
+        # At its limit of 0.52 it has 104.0833 of NO: 4.0833 buy 8.0066 shares of YES, and the rest of the stake rests.
+        (8.0064, 10.0, 0.0, 0),
+    ],
+)
+def test_a_fill_at_a_market_maker_is_what_it_would_give(
+    tmp_path: Path, shares: float, stake: float, before: float, count: int
+) -> None:
+    limit = 0.52 if shares < 10.0 else 0.6
+    spent = 4.0833 if shares < 10.0 else 10.0
+    seen = {"clock": NOON + timedelta(seconds=5.0), "prob": 0.5, "pool": (100.0, 100.0, 0.5), "is_alone": True}
+    rows = [*order(1, -3600.0, shares=before, price=10.0 / before)] if before else []
+    mine = order(2, 5.0, shares=shares, price=spent / shares)
+    mine[0][1]["order_body"] = json.dumps(
+        {"contract": "lamp", "leg": "yes", "side": "buy", "limit": limit, "stake": stake}
+    )
+    found = judge(tmp_path, *rows, *mine, books={("lamp", "pool"): [seen]})
+    assert len([one for one in found if "by its market" in one]) == count
+
+
+# 4 shares at 0.40 and 6 at 0.42 cost 1.60 + 2.52, and fees of 0.04 * (4 * 0.24 + 6 * 0.2436).
+COST = 1.6 + 2.52 + 0.04 * (4 * 0.24 + 6 * 0.2436)
+
+
+@pytest.mark.parametrize(
+    ("shares", "cash", "before", "count"),
+    [
+        (10.0, COST, 0.0, 0),
+        (10.0, COST - 0.05, 0.0, 1),
+        (4.0, 1.6 + 0.04 * 4 * 0.24, 0.0, 1),
+        (4.0, 1.68 + 0.04 * 4 * 0.2436, 4.0, 0),
+    ],
+)
+def test_an_order_takes_the_levels_of_the_book_with_fees(
+    tmp_path: Path, shares: float, cash: float, before: float, count: int
+) -> None:
+    seen = shown(5.0, 0.38, 0.4) | {"asks": [(0.4, 4.0), (0.42, 6.0), (0.43, 9.0)], "bids": [(0.38, 9.0)]}
+    rows = order(1, -3600.0, shares=before) if before else []
+    mine = order(2, 5.0, shares=shares, price=cash / shares, type="FAK")
+    mine[0][1]["order_body"] = json.dumps({**json.loads(mine[0][1]["order_body"]), "shares": 10.0})
+    found = judge(tmp_path, *rows, *mine, books={BOOK: [seen]})
+    assert len([one for one in found if "by its book" in one]) == count
+
+
+@pytest.mark.parametrize(("got", "beyond", "count"), [(6.0, 6.0, 0), (4.0, 6.0, 1), (4.0, 4.0, 0), (10.0, 60.0, 0)])
+def test_an_order_that_rested_got_all_that_was_traded_beyond_its_price(
+    tmp_path: Path, got: float, beyond: float, count: int
+) -> None:
+    rows = order(1, 900.0, shares=got, price=0.42, **RESTS)
+    rows[0][1]["order_body"] = json.dumps({**json.loads(rows[0][1]["order_body"]), "shares": 10.0})
+    trades = [traded(600.0, 0.41, beyond), traded(700.0, 0.42, 50.0), traded(700.0, 0.41, 50.0, buys=True)]
+    found = judge(tmp_path, *rows, trades=trades)
+    assert len([one for one in found if "traded beyond its price" in one]) == count
+
+
+@pytest.mark.parametrize(
+    ("equities", "halt", "resumed", "count"),
+    [
+        ((100.0, 94.0, 94.0, 94.0), None, None, 1),
+        ((100.0, 96.0, 96.0, 96.0), None, None, 0),
+        ((100.0, 94.0, 94.0, 94.0), None, 250.0, 0),
+        ((100.0, 94.0, 94.0, 94.0), "5.00 was lost today, more than caps.daily_loss = 5", None, 1),
+        ((100.0, 96.0, 96.0, 96.0), "5.10 was lost today, more than caps.daily_loss = 5", None, 1),
+    ],
+)
+def test_losses_stop_an_account_on_paper(
+    tmp_path: Path, equities: tuple[float, ...], halt: str | None, resumed: float | None, count: int
+) -> None:
+    rows = [reading(100.0 * place, 100.0, number=place, equity=value) for place, value in enumerate(equities)]
+    halted = {"venue": "polymarket", "by": "", "why": halt or "", "at": at(399.0), "end_condition": "person"}
+    rows += [("halt", {**halted, "resumed_at": None if resumed is None else at(resumed), "resumed_by": "ada"})]
+    mine = order(400, 405.0)
+    mine[1][1]["started_at"] = at(400.0)
+    found = judge(tmp_path, *rows, *mine, daily_loss=5.0)
+    assert len([one for one in found if "lost" in one]) == count

@@ -55,8 +55,9 @@ def order(after_s: float = 0.0, *, cost: float = 5.0, name: str = "0xa", **value
     return {**write(after_s), **made, **stakes, "effect_s": NOON_S + after_s, "is_over": True, **values}
 
 
-def account(after_s: float, cash: float, *positions: Fact, faults: int = 0) -> Fact:
+def account(after_s: float, cash: float, *positions: Fact, faults: int = 0, reserved: float = 0.0) -> Fact:
     facts = {"venue": "polymarket", "cash": cash, "moved": 0.0, "positions": [*positions], "faults": faults}
+    facts["free"] = cash - reserved
     return {**moment(after_s), **facts}
 
 
@@ -444,15 +445,26 @@ def test_an_order_is_planned_on_the_book_of_its_own_token(
     [(1_004.0, 0, ""), (1_006.0, 0, "was 1004.0000"), (1_000.0, 0, "was 1004.0000"), (1_006.0, 1, "")],
 )
 def test_an_account_is_worth_its_cash_and_its_shares_on_their_own_book(equity: float, faults: int, says: str) -> None:
-    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "equity": equity}
+    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "cash": 1_000.0, "equity": equity}
     seen = [account(-5.0, 1_000.0, shares_of_no(0.4)), account(2.0, 1_000.0, shares_of_no(0.4), faults=faults)]
     found = judge({"readings": [row]}, accounts=seen)
     assert (len(found), all(says in one for one in found)) == (bool(says), True)
 
 
+@pytest.mark.parametrize(
+    ("cash", "moved_s", "wrong"), [(990.0, 0.0, 0), (1_000.0, 0.0, 1), (980.0, 0.0, 1), (1_000.0, 9.0, 0)]
+)
+def test_what_orders_may_still_cost_is_no_free_cash(cash: float, moved_s: float, wrong: int) -> None:
+    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "cash": cash, "equity": 1_000.0}
+    moved = act("clock moved", moved_s)
+    acts = [moved] if moved_s else []
+    found = judge({"readings": [row]}, accounts=[account(-5.0, 1_000.0, reserved=10.0)], acts=acts)
+    assert len([one for one in found if "is free at" in one]) == wrong
+
+
 @pytest.mark.parametrize(("unread", "says"), [([], True), ([SHIP], False), (["0x02"], True)])
 def test_shares_of_a_market_that_could_not_be_read_may_be_counted_at_cost(unread: list[str], *, says: bool) -> None:
-    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "equity": 1_005.0}
+    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "cash": 1_000.0, "equity": 1_005.0}
     failed = [{"venue": "polymarket", "market": one, **moment(-60.0)} for one in unread]
     found = judge({"readings": [row]}, accounts=[account(0.0, 1_000.0, shares_of_no())], unread=failed)
     assert bool(found) is says
@@ -465,7 +477,7 @@ def test_shares_of_a_market_that_could_not_be_read_may_keep_their_last_price(
     unread: list[str], equity: float, *, says: bool
 ) -> None:
     # Ten shares were worth 4.50 an hour ago and are worth 4.00 now; they cost 4.10.
-    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "equity": equity}
+    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "cash": 1_000.0, "equity": equity}
     failed = [{"venue": "polymarket", "market": one, **moment(-60.0)} for one in unread]
     seen = [
         account(at_s, 1_000.0, {**shares_of_no(bid), "paid": 4.1})
@@ -481,7 +493,7 @@ def test_shares_of_manifold_are_worth_what_their_sale_brings() -> None:
     pool = (100.0 * 100.0 / 150.0, 150.0, 0.5)
     held = {"contract": "market1", "leg": "yes", "shares": shares, "pool": pool, "paid": 50.0}
     seen = [{**account(-5.0, 950.0, held), "venue": "manifold"}]
-    row = {"venue": "manifold", "paper": 0, "at": NOON.isoformat(), "equity": 1_000.0}
+    row = {"venue": "manifold", "paper": 0, "at": NOON.isoformat(), "cash": 950.0, "equity": 1_000.0}
     assert judge({"readings": [row]}, accounts=seen) == []
     (said,) = judge({"readings": [{**row, "equity": 1_000.01}]}, accounts=seen)
     assert said.endswith("and was 1000.0000")

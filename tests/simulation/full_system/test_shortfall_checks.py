@@ -18,7 +18,7 @@ TABLES = """
 create table intent (id, seq, venue, account, mode, ref, action, state, planned_at, changed_at, cost, order_body,
   predictions, event, creator, category);
 create table fill (intent, reference, at, shares, cash);
-create table attempt (intent, settled_at);
+create table attempt (intent, started_at, settled_at, state);
 create table account_reading (venue, account, paper, at, until, cash, equity);
 create table resolution (ref, seen_at);
 create table decision (forecast, at, until, verdict, why);
@@ -52,7 +52,12 @@ def judge(folder: Path, *rows: tuple[str, Values], cash: float = 2_000.0, **tabl
     seen = {(name, "pool"): [{"clock": NOON, "prob": 0.5, "pool": (100.0, 100.0, 0.5)}] for name in ("lamp", "ship")}
     config = {"venues": {"manifold": tables}}
     passes = [JobPass(job="submit", started_at=NOON - timedelta(minutes=1), ended_at=NOON + timedelta(minutes=1))]
-    sizing = SizingChecks(ledger=ledger, configs=[config], books=seen)
+    seen |= {
+        ("row", leg): [{"clock": NOON, "bid": 0.38, "ask": 0.41, "bids": [(0.38, 9.0)], "asks": [(0.41, 9.0)]}]
+        for leg in ("yes", "no")
+    }
+    groups = dict.fromkeys(("event", "creator", "category"), "")
+    sizing = SizingChecks(ledger=ledger, configs=[config], books=seen, contracts={"row": {**groups, "fees": None}})
     return [*ShortfallChecks(sizing=sizing, acts=[], passes=passes).violations()]
 
 
@@ -117,6 +122,50 @@ def test_a_reason_to_buy_nothing_is_true(tmp_path: Path, why: str, count: int) -
     rows: list[tuple[str, Values]] = [*FORECAST, ("decision", {**HELD[1], "why": why})]
     rows += [bought(8.0, 1, -300.0, "manifold:ship")]
     assert len(judge(tmp_path, *rows, caps=caps)) == count
+
+
+# YES is offered at 0.41 and wanted at 0.38; 2000 of cash are there, and nothing was closed or bought on the question.
+@pytest.mark.parametrize(
+    ("why", "hours", "count"),
+    [
+        ("no order: yes costs 0.4100 with fees and is worth 0.4200 by the belief: a gain of less than 0.03", 1.0, 1),
+        ("no order: yes costs 0.4300 with fees and is worth 0.6000 by the belief: a gain of less than 0.03", 1.0, 1),
+        ("no order: yes costs 0.4100 with fees and is worth 0.6000 by the belief: a gain of less than 0.2", 1.0, 1),
+        ("no order: yes is offered at 0.41, outside the band 0.03 to 0.97", 1.0, 1),
+        ("no order: 5.00 yes are held, but selling brings less than their worth of 0.370", 1.0, 1),
+        ("no order: 5.00 yes are held, but selling brings less than their worth of 0.400", 1.0, 0),
+        ("no order: 5.00 yes are held, but selling brings less than their worth of 0.370", 9.0, 0),
+        ("no order: the held shares are enough for a belief of 0.600 at 0.500", 1.0, 1),
+        ("no order: 0.40 may be spent, less than the minimum bet", 1.0, 1),
+        ("caps.orders_per_hour = 1: 1 in the last hour", 1.0 / 6.0, 1),
+        ("a position in it was closed at 2026-03-02 09:00 UTC; it pauses (trading.cooldown_h = 168)", 165.0, 1),
+    ],
+)
+def test_a_reason_about_market_and_money_is_true(tmp_path: Path, why: str, hours: float, count: int) -> None:
+    held = {**HELD[1], "why": why, "until": at(60.0 * hours)}
+    sent = ("attempt", {"intent": "i1", "started_at": at(-200.0), "settled_at": at(-200.0), "state": "acked"})
+    ship = bought(8.0, 1, -300.0, "manifold:ship")
+    found = judge(tmp_path, *FORECAST, ("decision", held), ship, sent, caps={"orders_per_hour": 1})
+    assert len([one for one in found if "manifold:row" in one]) == count
+
+
+# Each costs 5.2, a quarter of the whole stake; both are of one event.
+@pytest.mark.parametrize(
+    ("bankroll", "says"),
+    [
+        ({}, ["each alone may get"]),
+        ({"correlation": 0.0}, []),
+        ({"correlation": 0.0, "per_pass": 0.005}, ["of the account are 10.00"]),
+        ({"correlation": 0.0, "per_pass": 0.006}, []),
+    ],
+)
+def test_a_pass_buys_no_more_than_its_share_and_bets_on_one_event_are_one(
+    tmp_path: Path, bankroll: Values, says: list[str]
+) -> None:
+    rows = [bought(5.2, 1, event="e"), bought(5.2, 2, ref="manifold:ship", event="e")]
+    rows = [(name, {**row, "predictions": json.dumps({"outcome": {"probability": 0.6}})}) for name, row in rows]
+    found = [one for one in judge(tmp_path, *rows, bankroll=bankroll) if "the pass of" in one]
+    assert [text in one for text, one in zip(says, found, strict=True)] == [True] * len(says)
 
 
 def test_what_was_sold_again_is_not_at_stake_once_that_is_known(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ create table attempt (intent, started_at);
 create table account_reading (venue, account, paper, at, until, cash, equity);
 """
 WHO = {"venue": "manifold", "account": "a"}
+# Four in a hundred times the chance of each side, at one market.
+FEES = {"ship": {"fees": (0.04, 1.0)}}
 
 
 def at(minutes: float) -> str:
@@ -64,7 +66,7 @@ def judge(folder: Path, *rows: tuple[str, dict[str, Any]], books: Any = None, **
     """Return what is wrong with a ledger of these rows, by a table each."""
     ledger = write_ledger(folder, TABLES, rows)
     config = {"venues": {"manifold": {"trading": {"kelly": 0.5, **trading}}}}
-    return [*SizingChecks(ledger=ledger, configs=[config], books=books or {}).violations()]
+    return [*SizingChecks(ledger=ledger, configs=[config], books=books or {}, contracts=FEES).violations()]
 
 
 @pytest.mark.parametrize(
@@ -181,3 +183,85 @@ def test_each_level_of_a_book_gains_the_least_edge(tmp_path: Path, limit: float,
     config = {"venues": {"polymarket": {"trading": {"kelly": 0.5, "edge": 0.05}}}}
     found = SizingChecks(ledger=ledger, configs=[config], books={}).violations()
     assert len([one for one in found if "each must gain" in one]) == count
+
+
+@pytest.mark.parametrize(("least", "count"), [(2.0, 0), (2.1, 1)])
+def test_no_purchase_is_smaller_than_the_least_stake(tmp_path: Path, least: float, count: int) -> None:
+    ledger = write_ledger(tmp_path, TABLES, [intent(cost=2.0), reading(-5.0, 24.0)])
+    config = {"venues": {"manifold": {"trading": {"kelly": 0.5}, "bankroll": {"min_stake": least}}}}
+    found = [*SizingChecks(ledger=ledger, configs=[config], books={}).violations()]
+    assert len([one for one in found if "bankroll.min_stake is" in one]) == count
+
+
+def book(*asks: tuple[float, float], bids: Any = ((0.38, 50.0),)) -> Any:
+    """Return what was shown of the book of YES at noon."""
+    best = {"bid": bids[0][0] if bids else None, "ask": asks[0][0] if asks else None}
+    return {("lamp", "yes"): [{"clock": NOON, **best, "asks": [*asks], "bids": [*bids], "tick": 0.01, "faults": 0}]}
+
+
+# Half of 24 is staked by somebody who believes 0.6: at 0.40 that is a third, 4.00 or 10 shares, and of a book with 6 at
+# 0.40 and others at 0.50 x more with 0.6 * 0.5 / (12 + 6 * 0.6 + x / 2) = 0.4 * 0.5 / (12 - 2.4 - x / 2): 0.
+@pytest.mark.parametrize(
+    ("asks", "shares", "count"),
+    [
+        ([(0.4, 90.0)], 10.0, 0),
+        ([(0.4, 90.0)], 10.2, 1),
+        ([(0.4, 4.0), (0.41, 90.0)], 9.4, 0),
+        ([(0.4, 4.0), (0.41, 90.0)], 10.0, 1),
+        ([(0.4, 6.0), (0.58, 90.0)], 6.0, 0),
+        ([(0.4, 6.0), (0.58, 90.0)], 6.2, 1),
+    ],
+)
+def test_an_order_has_no_more_shares_than_its_book_gives_for_its_share(
+    tmp_path: Path, asks: list[tuple[float, float]], shares: float, count: int
+) -> None:
+    mine = intent(cost=0.4 * shares, shares=shares, terms={"type": "FAK"}, limit=0.55)
+    found = judge(tmp_path, mine, reading(-5.0, 24.0), books=book(*asks))
+    assert len([one for one in found if "by its book" in one]) == count
+
+
+# One tick better than the best bid of 0.38 is 0.39; at 0.39 half of 24 gives 10.59 shares.
+@pytest.mark.parametrize(("price", "shares", "count"), [(0.39, 10.5, 0), (0.4, 10.0, 1), (0.39, 11.9, 1)])
+def test_an_order_rests_a_tick_above_the_best(tmp_path: Path, price: float, shares: float, count: int) -> None:
+    terms = {"type": "GTD"}
+    mine = intent(cost=price * shares, shares=shares, terms=terms, limit=price, expected=price, edge=0.6 - price)
+    found = judge(tmp_path, mine, reading(-5.0, 24.0), books=book((0.44, 50.0)))
+    assert len([one for one in found if "by its book" in one]) == count
+
+
+# 10 are held, and each is worth 0.45 by the belief. A market maker with 25 of each side has 25 * (0.45 / 0.55) ** 0.5 =
+# 22.613 of NO left at that price, for 27.639 of YES: it takes 2.639 + 2.387 shares. Bids of 0.50 and 0.46 take 4 and 3.
+@pytest.mark.parametrize(
+    ("books", "shares", "closing", "count"),
+    [
+        ("pool", 10.0, "", 0),
+        ("pool", 9.0, "", 1),
+        ("small pool", 5.026, "", 0),
+        ("small pool", 7.0, "", 1),
+        ("small pool", 10.0, "stop-loss: it lost", 0),
+        ("small pool", 5.4, "stop-loss: it lost", 1),
+        ("book", 7.0, "", 0),
+        ("book", 8.0, "", 1),
+        ("book", 10.0, "stop-loss: it lost", 0),
+    ],
+)
+def test_as_much_is_sold_as_brings_what_it_is_worth(
+    tmp_path: Path, books: str, shares: float, closing: str, count: int
+) -> None:
+    size = 25.0 if books == "small pool" else 100.0
+    maker = {"clock": NOON, "prob": 0.5, "pool": (size, size, 0.5), "is_alone": True, "faults": 0}
+    bids = ((0.5, 4.0), (0.46, 3.0), (0.4, 50.0))
+    seen = book((0.6, 9.0), bids=bids) if books == "book" else {("lamp", "pool"): [maker]}
+    mine = intent(
+        2, side="sell", shares=shares, cost=0.0, expected=0.48, edge=0.03, limit=0.46, closing=closing, fees=0.0
+    )
+    mine[1]["predictions"] = json.dumps({"outcome": {"probability": 0.45}})
+    found = judge(tmp_path, intent(1, -60.0), bought(1, -60.0, 10.0), mine, books=seen)
+    assert len([one for one in found if "were to be sold" in one]) == count
+
+
+@pytest.mark.parametrize(("contract", "count"), [("lamp", 0), ("ship", 1)])
+def test_a_sale_is_for_no_less_than_its_worth_after_the_fee(tmp_path: Path, contract: str, count: int) -> None:
+    mine = intent(side="sell", contract=contract, shares=5.0, expected=0.61, edge=0.01, limit=0.605, fees=0.0)
+    found = judge(tmp_path, mine)
+    assert len([one for one in found if "would sell" in one]) == count

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from bot.core.operator_requests import LockQuestion, UnlockQuestion
 from bot.simulator.faults import RequestFault
-from bot.simulator.venues.polymarket_order_books import best_bid_and_ask
+from bot.simulator.venues.polymarket_order_books import best_bid_and_ask, book_levels
 from tests.simulation.full_system import polymarket_orders
 
 if TYPE_CHECKING:
     from bot.core.operator_requests import OperatorRequest
     from bot.simulator.request_log import LoggedRequest, RequestEffect
     from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
-    from bot.simulator.venues.polymarket_state import FakePolymarketOrder
+    from bot.simulator.venues.polymarket_state import FakePolymarketMarket, FakePolymarketOrder, FakePolymarketState
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
@@ -114,7 +114,8 @@ class WorldRecord:
             self.writes.append(fact | {"path": heard.path})
             return
         if venue == "polymarket" and heard.path in {"/book", "/books"}:
-            self._saw_books(re.findall(r"\d{20,}", heard.query + heard.body.decode()))
+            is_told = self.bridges.all["polymarket"].faults_met.get(heard.number) not in UNTOLD
+            self._saw_books(re.findall(r"\d{20,}", heard.query + heard.body.decode()), is_told=is_told)
         if venue == "manifold" and heard.path.startswith(MARKET):
             self._saw_market(heard)
         if heard.path.startswith(ACCOUNT_READS.get(venue, ("-",))):
@@ -149,6 +150,7 @@ class WorldRecord:
                 name: getattr(self, name)
                 for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed")
             },
+            "disturbed": {name: {*venue.faults_met} for name, venue in self.bridges.all.items()},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
             "bills": [{"true_time": at, **usage} for at, usage in self.bridges.environment.model_server.billed],
@@ -293,8 +295,8 @@ class WorldRecord:
             "same_as": order.id,
         }
 
-    def _saw_books(self, tokens: Iterable[str]) -> None:
-        """Note the best prices of both outcomes of the markets whose books are read."""
+    def _saw_books(self, tokens: Iterable[str], *, is_told: bool) -> None:
+        """Note the books of both outcomes of the markets whose books are read, and whether the answer says them."""
         venue = self.bridges.polymarket
         assert venue is not None
         markets = [venue.state.tokens[token] for token in tokens if token in venue.state.tokens]
@@ -303,6 +305,8 @@ class WorldRecord:
                 bid, ask = best_bid_and_ask(venue.state, market, token)
                 best: Fact = {"bid": None if bid is None else float(bid), "ask": None if ask is None else float(ask)}
                 seen = self._moment() | best | {"faults": self._faults("polymarket"), "token": token}
+                seen["is_told"] = is_told
+                seen |= _levels_of(venue.state, market, token)
                 self.books.setdefault((market.condition, leg), []).append(seen)
 
     def _saw_market(self, heard: LoggedRequest) -> None:
@@ -318,7 +322,13 @@ class WorldRecord:
             seen = self._moment() | {"prob": pool.prob, "faults": self._faults("manifold")}
             seen["pool"] = (pool.yes, pool.no, pool.p)
             now = venue.now_ms()
-            seen["is_alone"] = market.is_open(now) and not market.answers and not venue.state.book(name, None, now)
+            answer = contract.partition("/")[2] or None
+            seen["is_alone"] = (
+                market.is_open(now)
+                and not market.sums_to_one
+                and not venue.state.book(name, answer, now)
+                and (answer is None or getattr(market.answer(answer), "resolution", None) is None)
+            )
             self.books.setdefault((contract, "pool"), []).append(seen)
 
     # Accounts
@@ -330,7 +340,7 @@ class WorldRecord:
     def _faults(self, venue: str) -> int:
         """Return how many answers of a venue may not have been what was true at that moment, so far."""
         met = self.bridges.all[venue].faults.injected
-        return met.total() - sum(met[fault] for fault in UNTOLD)
+        return met.total() - sum(met[fault] for fault in (*UNTOLD, RequestFault.MEANWHILE))
 
     def old_answers(self, venue: str) -> int:
         """Return how many answers of a venue were those of an earlier request, so far."""
@@ -348,23 +358,32 @@ class WorldRecord:
             place = {"contract": f"{name}/{answer}" if answer else name, "pool": _pool(market, answer)}
             legs = (("yes", one.yes, one.costs["YES"]), ("no", one.no, one.costs["NO"]))
             positions += [{**place, "leg": leg, "shares": has, "paid": paid} for leg, has, paid in legs if has > 1e-6]
-        return {"cash": user.balance - loan, "moved": user.deposits, "positions": positions}
+        now = venue.now_ms()
+        mine = [bet for bet in venue.state.bets_by(user.id) if bet.is_resting(now) and not bet.expired(now)]
+        free = user.balance - sum(bet.order_amount - bet.amount for bet in mine)
+        return {"cash": user.balance - loan, "free": free, "moved": user.deposits, "positions": positions}
 
     def _dollars(self) -> Fact:
         venue, user = self.bridges.polymarket, self.bridges.environment.polymarket_account
         if venue is None or user is None:
-            return {"cash": 0.0, "moved": 0.0, "positions": []}
+            return {"cash": 0.0, "free": 0.0, "moved": 0.0, "positions": []}
         positions = []
         for token, shares in user.shares.items():
             market = venue.state.tokens[token]
             place = market.tokens.index(token)
             pays = None if market.payouts is None else float(market.payouts[place])
-            bid = best_bid_and_ask(venue.state, market, token)[0]
+            bids = _levels_of(venue.state, market, token)["bids"]
+            bid = (
+                _average_of(bids, float(shares))
+                if market.trades_now
+                else best_bid_and_ask(venue.state, market, token)[0]
+            )
             paid = user.spent.get(token, 0) + user.fees.get(token, 0)
             position: Fact = {"contract": market.condition, "leg": ("yes", "no")[place], "shares": float(shares)}
             position |= {"bid": float(bid or 0), "has_book": market.trades_now, "pays": pays, "paid": float(paid)}
             positions += [position] if shares > 0 else []
-        return {"cash": float(user.cash), "moved": 0.0, "positions": positions}
+        free = float(user.cash - venue.state.tied_up(user, None))
+        return {"cash": float(user.cash), "free": free, "moved": 0.0, "positions": positions}
 
     def _held(self, venue: str) -> dict[str, float]:
         """Return what the shares of undecided contracts have cost, with what open orders may still cost."""
@@ -446,7 +465,28 @@ class WorldRecord:
         for other in exchange.state.markets.values():
             groups = {"event": other.event if other.neg_risk else "", "creator": ""}
             groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
-            yield other.condition, {**groups, "question": f"polymarket:{other.condition}"}
+            fees = None if other.fees is None else (float(other.fees.rate), float(other.fees.exponent))
+            yield other.condition, {**groups, "question": f"polymarket:{other.condition}", "fees": fees}
+
+
+def _levels_of(state: FakePolymarketState, market: FakePolymarketMarket, token: str) -> Fact:
+    """Return what is shown of the book of a token: prices with shares, the best ones first; nothing once it is over."""
+    is_first = token == market.tokens[0]
+    sides: Fact = {}
+    for name, is_bid in (("bids", True), ("asks", False)):
+        shown = book_levels(state, market, bids=is_bid is is_first) if market.trades_now else {}
+        levels = [(float(market.mirrored(token, price)), float(size)) for price, size in shown.items()]
+        sides[name] = sorted(levels, reverse=is_bid)
+    return {**sides, "tick": float(market.tick)}
+
+
+def _average_of(bids: Iterable[tuple[float, float]], shares: float) -> float:
+    """Return what a share brings on average if all are sold at the bids; those that nobody wants bring nothing."""
+    left, brought = shares, 0.0
+    for price, size in bids:
+        part = min(left, size)
+        left, brought = left - part, brought + part * price
+    return brought / shares if shares > 0.0 else 0.0
 
 
 def _ending(

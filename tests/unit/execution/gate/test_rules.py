@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.venue_schema import ExcludeSection
+from bot.config.venue_schema import BankrollSection, ExcludeSection
 from bot.core.orders import OrderPlan, OrderSide
 from bot.core.permissions import ApprovalState, CapUsage
 from bot.core.predictions import BinaryPrediction, CurvePrediction
@@ -63,6 +63,7 @@ REFUSED: Mapping[str, DecisionContext] = {
     "check_order_planned": live(plan=OrderPlan(why="the spread is too wide")),
     "check_reentry_pause": live(closed_at=NOW),
     "check_caps": capped(CapUsage(question=45.0), per_question=50.0),
+    "check_least_stake": live(policy=replace(make_policy(LIVE), bankroll=BankrollSection(min_stake=1_000.0))),
     "check_hourly_rate": capped(CapUsage(hour=2), orders_per_hour=2),
     "check_losses": capped(CapUsage(lost_today=6.0), daily_loss=5.0),
     "check_edge": live(plan=OrderPlan(why="a price", order=order(edge=0.0))),
