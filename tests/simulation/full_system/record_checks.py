@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import product
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from bot.execution.paper.forecast_book import FORECAST_BOOK_FILE
 from bot.store.serialization import parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.effect_rules import LEAST_CHANCE
@@ -31,6 +34,18 @@ SMALLEST_CHANCE = 0.001
 MOVED, PRICED = 0.05, timedelta(hours=13)
 # A venue gives the time of an outcome in seconds or better.
 ONE_SECOND = timedelta(seconds=1.0)
+# The rules for each kind of outcome, and the part of a prediction that they score; what is void has none.
+_RULES: Mapping[str, tuple[frozenset[str], str]] = {
+    "happened": (frozenset({"brier"}), "probability"),
+    "chosen": (frozenset({"choice brier", "choice log", "choice baseline"}), "probabilities"),
+    "landed": (frozenset({"crps", "curve baseline"}), "cdf"),
+}
+# A calibration moves a forecast by so much at most.
+MOST_CORRECTED = 0.1
+# The weights of a blend before any outcome, and by how much those on record are rounded.
+EQUAL_WEIGHTS, ROUNDED_WEIGHT = 1.15, 0.01
+# An answer of one half is that of a run that got stuck, and has no weight.
+EVEN = 0.5
 _CHOICES = """
 select s.forecast, s.rule, s.value, r.body as outcome, p.body as said, c.body as crowd from score s
 join resolution r on r.id = s.resolution join forecast f on f.id = s.forecast
@@ -38,18 +53,57 @@ join prediction p on p.forecast = s.forecast and p.target = s.target left join p
 where s.rule like '%choice%' and r.kind = 'chosen'
 """
 _CURVES = """
-select s.forecast, s.value, r.value as outcome, p.body as said, v.body as asked from score s
+select s.forecast, s.rule, s.value, r.value as outcome, p.body as said, c.body as crowd, v.body as asked from score s
 join resolution r on r.id = s.resolution join forecast f on f.id = s.forecast
 join prediction p on p.forecast = s.forecast and p.target = s.target join question_version v on v.version = f.version
-where s.rule = 'curve baseline' and r.kind = 'landed'
+left join price c on c.id = f.price
+where (s.rule like '%curve baseline' or s.rule like '%crps') and r.kind = 'landed'
   and (select count(*) from question_version w where w.ref = f.ref) = 1
 """
 _TRIAL_ANSWERS = """
-select f.id, f.ref, f.forecaster, p.probability, t.ending, t.body from forecast f
-join prediction p on p.forecast = f.id join trial t on t.forecast = f.id
-where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
-  and (select count(*) from prediction q where q.forecast = f.id) = 1 order by f.id
+select f.id, f.ref, f.forecaster, p.target, t.ending, t.body,
+  coalesce(p.raw_body, p.raw_probability, p.probability) as said
+from forecast f join prediction p on p.forecast = f.id join trial t on t.forecast = f.id
+where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') order by f.id, p.target
 """
+_BLENDS = """
+select f.id, f.ref, f.forecaster, f.version, f.cutoff, f.started_at, f.made_at, f.fitted, p.target, t.body,
+  coalesce(p.raw_body, p.raw_probability) as said
+from forecast f join prediction p on p.forecast = f.id join trial t on t.forecast = f.id and t.number = 1
+where f.state = 'done'
+"""
+_MEMBERS = """
+select f.forecaster, f.cutoff, f.made_at, coalesce(p.raw_body, p.raw_probability) as said from forecast f
+join prediction p on p.forecast = f.id
+where f.state = 'done' and f.ref = :ref and f.version = :version and p.target = :target order by f.made_at, f.revision
+"""
+_CALIBRATED = """
+select f.id, f.ref, p.target, p.probability, p.raw_probability, p.body, p.raw_body from forecast f
+join prediction p on p.forecast = f.id
+where f.state = 'done' and coalesce(p.raw_body, p.raw_probability) is not null
+"""
+_MISSING_SCORES = """
+select p.forecast, p.target, p.probability, p.body as said, r.id as resolution, r.kind, r.value, r.body as outcome,
+  v.body as asked, c.probability as crowd_chance, c.body as crowd, (
+    select json_group_array(s.rule) from score s
+    where s.forecast = p.forecast and s.target = p.target and s.resolution = r.id) as rules
+from prediction p join resolution r on r.id = p.scored_against join forecast f on f.id = p.forecast
+join question_version v on v.version = f.version left join price c on c.id = f.price
+"""
+_COUNTED = """
+select f.forecaster, f.ref, p.target, f.id, f.cutoff, r.id as resolution, r.resolved_at, q.closes_at, v.body
+from prediction p join forecast f on f.id = p.forecast join resolution r on r.id = p.scored_against
+join question q on q.ref = f.ref
+join question_version v on v.version = q.version where r.kind <> 'void' order by f.revision
+"""
+_VALUES = "select forecast, target, resolution, rule, value from score where rule not like 'crowd %'"
+_TOTALS = "select forecaster, rule, sum(n) as count, total(value) as value from score_total group by 1, 2"
+# The newest one may still be extended.
+READINGS = """
+select venue, paper, at, equity - transfers - unconfirmed as worth from account_reading a
+where id < (select max(id) from account_reading b where b.venue = a.venue and b.paper = a.paper)
+"""
+_STATEMENTS = "select account, ref, action, begun_at, ended_at from statement where action <> 'comment' order by seq"
 _FILLS = "select intent, shares, price, fee, cash from fill"
 _TRIALS = """
 select f.id, f.ref, f.forecaster, max(t.number) as trials from forecast f join trial t on t.forecast = f.id
@@ -70,17 +124,27 @@ _PRICES = "select seen_at, probability, body from price where ref = :ref"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordChecks:
-    """Judges one ledger; ``endings`` say since when contracts have an outcome at their venue."""
+    """Judges one ledger; ``endings`` say since when contracts have an outcome at their venue.
+
+    ``readings`` are those of accounts (``READINGS``) that the ledger had at the ends of lives.
+    """
 
     ledger: Path
     configs: Sequence[Tables]
     endings: Mapping[tuple[str, str], Mapping[str, Any]]
+    readings: Sequence[Row] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what is not what it is made of."""
         yield from self._choice_scores()
         yield from self._curve_scores()
+        yield from self._missing_scores()
+        yield from self._totals()
         yield from self._aggregates()
+        yield from self._blends()
+        yield from self._calibrated()
+        yield from self._peaks()
+        yield from self._statements()
         yield from self._fills()
         yield from self._trials()
         yield from self._endings()
@@ -90,41 +154,149 @@ class RecordChecks:
         """Scores of one option among several follow their formulas, of the forecast or of the price at that time."""
         for row in read_rows(self.ledger, _CHOICES):
             body = row["crowd"] if row["rule"].startswith("crowd ") else row["said"]
-            outcome = json.loads(row["outcome"])
-            # Of options that were added later another one has the share.
-            if body is None or outcome.get("otherwise") or outcome.get("early"):
+            if body is None:
                 continue
+            shares, option = _scored_shares(json.loads(body)["probabilities"], json.loads(row["outcome"]))
             rule = row["rule"].removeprefix("crowd ")
-            value = _choice_score(rule, json.loads(body)["probabilities"], outcome["option"])
-            if abs(value - row["value"]) > SAME:
+            value = math.nan if option is None else _choice_score(rule, shares, option)
+            if not abs(value - row["value"]) <= SAME:
                 what = f"{row['rule']} of {row['forecast']} is {row['value']:.6f}"
                 yield f"score: {what} on record, and is {value:.6f} by its formula"
 
     def _curve_scores(self) -> Iterator[str]:
-        """The baseline score of a curve is 50 ln(p / b): of its mass on what happened and of a flat one."""
+        """The scores of a curve: 50 ln(p / b) of its mass and of a flat one, and the squared distance from the step."""
         for row in read_rows(self.ledger, _CURVES):
-            value = _curve_score(json.loads(row["said"])["cdf"], json.loads(row["asked"])["shape"], row["outcome"])
+            body, rule = (
+                row["crowd"] if row["rule"].startswith("crowd ") else row["said"],
+                row["rule"].split(" ", 1)[-1],
+            )
+            shape = json.loads(row["asked"])["shape"]
+            if body is None or "cdf" not in (known := json.loads(body)):
+                continue
+            scored = _distance_score if rule.endswith("crps") else _curve_score
+            value = scored(known["cdf"], shape, row["outcome"])
             if abs(value - row["value"]) > SAME:
-                what = f"the curve baseline of {row['forecast']} on {row['outcome']} is {row['value']:.6f}"
+                what = f"the {row['rule']} of {row['forecast']} on {row['outcome']} is {row['value']:.6f}"
                 yield f"score: {what} on record, and is {value:.6f} by its formula"
+
+    def _missing_scores(self) -> Iterator[str]:
+        """What is marked as scored has the scores of its kind, its price too, and what is void has none."""
+        for row in read_rows(self.ledger, _MISSING_SCORES):
+            there, due = {*json.loads(row["rules"])}, _due_rules(row)
+            if due is not None and there != due:
+                what = f"{row['forecast']}, {row['target']}, {row['kind']} {row['value']}"
+                yield f"score: {what} has {sorted(there)}, and the scores of its kind are {sorted(due)}"
+
+    def _totals(self) -> Iterator[str]:
+        """The totals that reports show are sums over the last forecast in time of each forecaster and target."""
+        last: dict[tuple[str, ...], Row] = {}
+        for row in read_rows(self.ledger, _COUNTED):
+            ends = [row["resolved_at"], row["closes_at"], json.loads(row["body"]).get("facts", {}).get("spot_at")]
+            if all(end is None or parse_timestamp(row["cutoff"]) <= datetime.fromisoformat(end) for end in ends):
+                last[row["forecaster"], row["ref"], row["target"]] = row
+        counted = {(row["id"], row["target"], row["resolution"]): row["forecaster"] for row in last.values()}
+        sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])
+        for row in read_rows(self.ledger, _VALUES):
+            forecaster = counted.get((row["forecast"], row["target"], row["resolution"]))
+            if forecaster is not None:
+                sums[forecaster, row["rule"]][0] += 1
+                sums[forecaster, row["rule"]][1] += row["value"]
+        kept = {
+            (row["forecaster"], row["rule"]): (row["count"], row["value"]) for row in read_rows(self.ledger, _TOTALS)
+        }
+        for name in sorted(sums.keys() | kept.keys()):
+            (count, value), (known, total) = sums.get(name, [0, 0.0]), kept.get(name, (0, 0.0))
+            if count != known or abs(value - total) > SAME * max(1, count):
+                yield f"score: the totals of {name} are {known} and {total:.6f}, and {count} count, with {value:.6f}"
 
     def _aggregates(self) -> Iterator[str]:
         """A forecast is made of the trials that finished, where there are two at least, else of all with an answer."""
-        trials: dict[str, list[Row]] = defaultdict(list)
+        trials: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for row in read_rows(self.ledger, _TRIAL_ANSWERS):
-            trials[row["id"]].append(row)
+            trials[row["id"], row["target"]].append(row)
         for rows in trials.values():
             tables = [config.get("forecasters", {}).get(rows[0]["forecaster"], {}) for config in self.configs]
             methods = {table.get("aggregate", "logit-mean") for table in tables}
             said = [(row["ending"], _trial_answer(row)) for row in rows]
             finished = [one for ending, one in said if ending == "finished" and one is not None]
             counted = finished if len(finished) > 1 else [one for _, one in said if one is not None]
-            if len(counted) < 2 or methods - {*_MEANS} or any("calibration" in config for config in self.configs):
+            if not counted or (len(counted) > 1 and methods - {*_MEANS}):
                 continue
-            values = [_MEANS[method](counted) for method in methods]
-            if min(abs(one - rows[0]["probability"]) for one in values) > SAME:
-                what = f"{rows[0]['probability']:.6f} on {rows[0]['ref']}"
-                yield f"forecast: {rows[0]['forecaster']} says {what}, its trials {said}, by {sorted(methods)}"
+            made = _numbers(rows[0]["said"])
+            values = [_pooled(counted, method) for method in methods] if len(counted) > 1 else counted
+            if not any(_is_same(made, one) for one in values):
+                what = f"{str(made)[:80]} on {rows[0]['ref']}, its trials {str(said)[:300]}"
+                yield f"forecast: {rows[0]['forecaster']} says {what}, by {sorted(methods)}"
+
+    def _blends(self) -> Iterator[str]:
+        """A blend is the weighted sum of the log odds of the newest forecast that each of its members had made."""
+        settings = [config.get("forecasters", {}) for config in self.configs]
+        names = {
+            name: one["settings"]["members"] for tables in settings for name, one in tables.items() if _blends(one)
+        }
+        for row in [one for one in read_rows(self.ledger, _BLENDS) if one["forecaster"] in names]:
+            made, members = _numbers(row["said"]), names[row["forecaster"]]
+            known = [one for one in read_rows(self.ledger, _MEMBERS, row) if one["cutoff"] <= row["cutoff"]]
+            reason = json.loads(row["body"])["belief"]["reason"]
+            by_name = {name: [one for one in known if one["forecaster"] == name] for name in members}
+            # How old an answer may be is not documented; one that is not stale counts.
+            members = [name for name in members if f"{name} " in reason or self._is_fresh(by_name[name], row)]
+            answers = [_newest_answers(row, by_name[name]) for name in members]
+            if not all(answers) or isinstance(made, list):
+                continue
+            weights, slack = _blend_weights(reason, members, len(answers))
+            found = [_blended(one, weights) for one in product(*answers)]
+            if len(weights) == len(answers) and not any(_is_blend(made, one, slack) for one in found):
+                what = f"{row['id']} of {row['ref']} says {made}, by {reason!r}"
+                yield f"forecast: the blend {what}, and of the newest answers {answers} it is {found[0]}"
+
+    def _is_fresh(self, known: Sequence[Row], blend: Row) -> bool:
+        """Say whether the newest answer of a member was not stale when a blend began, and says something."""
+        before = [one for one in known if one["made_at"] <= blend["started_at"]]
+        least = timedelta(hours=min(config.get("policy", {}).get("stale_after_h", 72.0) for config in self.configs))
+        started = parse_timestamp(blend["started_at"])
+        return (
+            bool(before)
+            and _numbers(before[-1]["said"]) != EVEN
+            and (timedelta() <= started - parse_timestamp(before[-1]["cutoff"]) < least)
+        )
+
+    def _calibrated(self) -> Iterator[str]:
+        """Nothing is corrected where nobody set that, and nothing by more than a tenth."""
+        uses = {config.get("calibration", {}).get("use", "identity") for config in self.configs}
+        tables = [table for config in self.configs for table in config.get("forecasters", {}).values()]
+        most = (
+            MOST_CORRECTED if uses | {table.get("calibration", "identity") for table in tables} != {"identity"} else 0.0
+        )
+        for row in read_rows(self.ledger, _CALIBRATED):
+            moved = row["body"] != row["raw_body"]
+            if row["probability"] is not None:
+                moved = abs(row["probability"] - row["raw_probability"]) > most + SAME
+            if moved:
+                what = f"{row['id']} on {row['ref']} says {row['probability']}, and its trials {row['raw_probability']}"
+                yield f"forecast: {what}; it may be corrected by {most}"
+
+    def _peaks(self) -> Iterator[str]:
+        """The highest value of an account stays on record, from which its loss limits count."""
+        by_account: dict[tuple[str, int], list[Row]] = defaultdict(list)
+        for row in self.readings:
+            by_account[row["venue"], row["paper"]].append(row)
+        kept = {(row["venue"], row["paper"], row["at"]) for row in read_rows(self.ledger, READINGS)}
+        for (venue, paper), rows in by_account.items():
+            highest = max(rows, key=lambda row: row["worth"])
+            if (venue, paper, highest["at"]) not in kept:
+                yield f"accounts: the highest value of {venue}, {highest['worth']:.4f} at {highest['at']}, is forgotten"
+
+    def _statements(self) -> Iterator[str]:
+        """On paper a forecast is in force until the next one, or until it is taken back."""
+        for book in sorted(self.ledger.parent.glob(f"*/{FORECAST_BOOK_FILE}")):
+            last: dict[tuple[str, str], Row] = {}
+            for row in read_rows(book, _STATEMENTS):
+                before = last.get((row["account"], row["ref"]))
+                if before is not None and (before["ended_at"] or "~") > row["begun_at"]:
+                    what = f"the forecast of {before['ref']} of {before['begun_at']} until {before['ended_at']}"
+                    yield f"forecast: on paper {what}, and there was a {row['action']} at {row['begun_at']}"
+                last[row["account"], row["ref"]] = row
 
     def _fills(self) -> Iterator[str]:
         """What a fill takes or brings is its shares at its price, with its fee."""
@@ -171,6 +343,52 @@ class RecordChecks:
                 yield f"orders: nobody approved {what}, divergence is {limits}"
 
 
+def _scored_shares(shares: Mapping[str, float], outcome: Mapping[str, Any]) -> tuple[Mapping[str, float], str | None]:
+    """Return the shares that count, and the option: one that was not in force yet is part of the last one.
+
+    An option that a forecast lacks is read as the first of those that stand for it.
+    """
+    others, early = outcome.get("otherwise", ()), {*outcome.get("early", ())}
+    kept = {name: share for name, share in shares.items() if name not in early}
+    if early & shares.keys() and len(kept) > 1 and others and others[-1] in kept:
+        kept[others[-1]] += sum(share for name, share in shares.items() if name in early)
+    else:
+        kept = dict(shares)
+    whole = math.fsum(kept.values())
+    option = next((name for name in (outcome["option"], *others) if name in kept), None)
+    return {name: share / whole for name, share in kept.items()}, option
+
+
+def _due_rules(row: Row) -> set[str] | None:
+    """Return the rules by which a prediction is scored against an outcome; None where its form had changed."""
+    said, crowd = ({"probability": row["probability"]}, {"probability": row["crowd_chance"]})
+    said, crowd = (said | json.loads(row["said"] or "{}"), crowd | json.loads(row["crowd"] or "{}"))
+    rules, form = _RULES.get(row["kind"], (frozenset(), ""))
+    if not rules:
+        return set()
+    if said.get(form) is None or not _can_be_scored(row, said):
+        return None
+    has_crowd = crowd.get(form) is not None
+    is_alike = has_crowd and (form == "probability" or _keys(crowd[form]) == _keys(said[form]))
+    return {*rules, *(f"crowd {rule}" for rule in rules if is_alike)}
+
+
+def _keys(answer: Any) -> set[Any]:
+    """Return the options of a choice, or the places of a curve."""
+    return {*answer} if isinstance(answer, Mapping) else {*range(len(answer))}
+
+
+def _can_be_scored(row: Row, said: Mapping[str, Any]) -> bool:
+    """Say whether an outcome is one of those that were asked for."""
+    if row["kind"] == "chosen":
+        return _scored_shares(said["probabilities"], json.loads(row["outcome"]))[1] is not None
+    if row["kind"] == "landed":
+        shape = json.loads(row["asked"])["shape"]
+        low, high = shape["grid"][0], shape["grid"][-1]
+        return bool(low <= row["value"] <= high or shape.get("open_lower" if row["value"] < low else "open_upper"))
+    return True
+
+
 def _choice_score(rule: str, shares: Mapping[str, float], option: str) -> float:
     """Return the value of a rule for a choice."""
     if rule == "choice brier":
@@ -191,13 +409,114 @@ def _curve_score(cdf: Sequence[float], shape: Mapping[str, Any], outcome: float)
     return 50.0 * math.log(max(mass, least) / flat)
 
 
-def _trial_answer(row: Row) -> float | None:
+def _distance_score(cdf: Sequence[float], shape: Mapping[str, Any], outcome: float) -> float:
+    """Return the integral of the squared distance between a curve and the step at an outcome, by the range."""
+    grid, steps = shape["grid"], len(shape["grid"]) - 1
+    inside = min(max(outcome, grid[0]), grid[-1])
+    place = max(1, next(number for number, end in enumerate(grid) if inside <= end + 1e-12 * abs(end)))
+    part = (inside - grid[place - 1]) / (grid[place] - grid[place - 1])
+    total = 0.0
+    for number in range(1, steps + 1):
+        first, last = cdf[number - 1], cdf[number]
+        split = 1.0 if number < place else 0.0 if number > place else part
+        middle = first + (last - first) * split
+        total += split * (first * first + first * middle + middle * middle) / 3.0
+        over, left = 1.0 - middle, 1.0 - last
+        total += (1.0 - split) * (over * over + over * left + left * left) / 3.0
+    return total / steps
+
+
+Numbers = Mapping[str, float] | Sequence[float] | float
+
+
+def _trial_answer(row: Row) -> Numbers | None:
     """Return what a trial answered: one that finished, or met a limit after it had said what it believes."""
     belief = json.loads(row["body"] or "{}").get("belief")
     if belief is None or row["ending"] == "failed":
         return None
-    [prediction] = belief["predictions"].values()
-    return float(prediction["probability"])
+    return _numbers(belief["predictions"][row["target"]])
+
+
+def _numbers(said: Any) -> Numbers:
+    """Return what a prediction says: a chance, chances of options, or a curve."""
+    known = json.loads(said) if isinstance(said, str) else said
+    if isinstance(known, int | float):
+        return float(known)
+    found: Numbers = known.get("probability", known.get("probabilities", known.get("cdf")))
+    return found
+
+
+def _pooled(answers: Sequence[Any], method: str) -> Numbers:
+    """Return several answers as one: options by mean, median or the product of their shares, curves point by point."""
+    first = answers[0]
+    if isinstance(first, float):
+        return _MEANS[method](answers)
+    pools: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": mean, "median": median}
+    if isinstance(first, list):
+        return [pools.get(method, mean)(points) for points in zip(*answers, strict=True)]
+    pool = pools.get(method, _share_product)
+    shares = {name: pool([one[name] for one in answers]) for name in first}
+    whole = math.fsum(shares.values())
+    return {name: share / whole for name, share in shares.items()}
+
+
+def _blends(table: Mapping[str, Any]) -> bool:
+    return bool(table.get("settings", {}).get("members"))
+
+
+def _newest_answers(blend: Row, known: Sequence[Row]) -> list[Numbers]:
+    """Return the newest answer that a member had given when a blend began, and those that it gave while that ran."""
+    before = [one for one in known if one["made_at"] <= blend["started_at"]][-1:]
+    meanwhile = [one for one in known if blend["started_at"] < one["made_at"] <= blend["made_at"]]
+    return [_numbers(one["said"]) for one in [*before, *meanwhile]]
+
+
+def _blend_weights(reason: str, members: Sequence[str], answered: int) -> tuple[list[float], float]:
+    """Return the weights of a blend: equal ones, or as they are on record, which is rounded by so much."""
+    if "equal weights" in reason:
+        return [EQUAL_WEIGHTS / answered] * answered, SAME
+    told = dict(re.findall(r"(\w+) ([\d.]+)", reason.rpartition(": ")[2]))
+    return [float(told[name]) for name in members if name in told], ROUNDED_WEIGHT
+
+
+def _blended(answers: Sequence[Any], weights: Sequence[float]) -> Numbers:
+    """Return the weighted sum of the log odds of several answers, or of the logarithms of the shares of options."""
+    if isinstance(answers[0], float):
+        pairs = zip(answers, weights, strict=False)
+        odds = math.fsum(weight * math.log(_bounded(one) / (1.0 - _bounded(one))) for one, weight in pairs)
+        return 1.0 / (1.0 + math.exp(-odds))
+    logs = {
+        name: math.fsum(weight * math.log(max(one[name], 1e-12)) for one, weight in zip(answers, weights, strict=False))
+        for name in answers[0]
+    }
+    whole = math.fsum(map(math.exp, logs.values()))
+    return {name: math.exp(one) / whole for name, one in logs.items()}
+
+
+def _bounded(chance: float) -> float:
+    return min(max(chance, LEAST_CHANCE), 1.0 - LEAST_CHANCE)
+
+
+def _is_blend(made: Any, value: Any, slack: float) -> bool:
+    """Say whether a blend is what its members make it, as far as its weights are known."""
+    if isinstance(made, float):
+        return abs(math.log(_bounded(made) / (1.0 - _bounded(made)) / _bounded(value) * (1.0 - _bounded(value)))) <= (
+            slack * 20.0
+        )
+    return all(abs(made[name] - value[name]) <= max(slack, SAME) for name in made)
+
+
+def _share_product(shares: Sequence[float]) -> float:
+    return math.exp(math.fsum(math.log(max(one, 1e-12)) for one in shares) / len(shares))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Say whether two answers are the same, but for rounding."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= SAME
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(abs(one[name] - other[name]) <= SAME for name in one)
+    return len(one) == len(other) and all(abs(a - b) <= SAME for a, b in zip(one, other, strict=True))
 
 
 def _logit_mean(chances: Sequence[float]) -> float:

@@ -64,8 +64,9 @@ from tests.simulation.full_system.plan import (
 )
 from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
-from tests.simulation.full_system.record_checks import RecordChecks
+from tests.simulation.full_system.record_checks import READINGS, RecordChecks
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
+from tests.simulation.full_system.renewal_checks import RenewalChecks
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.resting_orders import ReservationWatch, run_partial_fills
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
@@ -320,6 +321,7 @@ def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         weather.run_lost_replies(),
         weather.run_ambiguous_replies(),
         weather.run_transfers(),
+        weather.run_outages(chance.stream("outages at venues")),
         run_partial_fills(parts.bridges.manifold, parts.traits, clock=parts.clock, stream=chance.stream("partial")),
     ]
     if parts.traits.has_world:
@@ -336,6 +338,7 @@ def _judge_life(parts: _SimulationParts) -> None:
     parts.observer.violations += wrong_profits(ledger, parts.bridges, parts.traits.modes, parts.weather.undone)
     parts.record.look()
     parts.record.marks += read_marks(ledger)
+    parts.record.readings += read_rows(ledger, READINGS)
     parts.observer.violations += unreserved_stakes(ledger, parts.record.orders.values())
     parts.gauge.over(parts.lives.number)
 
@@ -392,6 +395,8 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
         period=timedelta(seconds=RECONCILE_S * parts.traits.pace),
         undone=parts.weather.undone,
         limits=parts.config.limits_ever,
+        # The last one only looks back.
+        calm_since=lives.began[-2],
     )
     seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
     report.violations += [*seen, *verdict.violations()]
@@ -416,6 +421,8 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
         locked={str(act["ref"]) for act in facts["acts"] if act["kind"] == "lock"},
         now=parts.machine.now(),
         pace=parts.traits.pace,
+        runs=lives.passes,
+        lives=lives.began,
     )
     report.violations += schedule.violations()
     report.violations += _omission_violations(parts, facts, schedule)
@@ -450,14 +457,19 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         "configs": schedule.configs,
         "clock_moves": schedule.clock_moves,
     }
-    omissions = OmissionChecks(
-        **known, passes=passes, locked=schedule.locked, acts=facts["acts"], closed=facts["closed"]
-    )
+    world: dict[str, Any] = {"locked": schedule.locked, "acts": facts["acts"], "closed": facts["closed"]}
+    omissions = OmissionChecks(**known, passes=passes, **world)
+    renewals = RenewalChecks(**known, passes=passes, **world)
     sizing = SizingChecks(**known, books=facts["books"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
-    records = RecordChecks(ledger=schedule.ledger, configs=schedule.configs, endings=facts["endings"])
-    alerts = AlertChecks(ledger=schedule.ledger, passes=passes, messages=MESSAGES)
-    found = [*omissions.violations(), *shortfalls.violations()]
+    records = RecordChecks(
+        ledger=schedule.ledger,
+        configs=schedule.configs,
+        endings=facts["endings"],
+        readings=parts.record.readings,
+    )
+    alerts = AlertChecks(**known, passes=passes, messages=MESSAGES, runs=parts.lives.passes)
+    found = [*omissions.violations(), *renewals.violations(), *shortfalls.violations()]
     return [*found, *records.violations(), *alerts.violations()]
 
 

@@ -17,8 +17,8 @@ TABLES = """
 create table forecast (id, ref, forecaster, state, why, detail, made_at, started_at, ended_at, forecast_only,
   decided_at, revision);
 create table decision (id, forecast, at, until, verdict, why);
-create table intent (id, ref, venue, action, state, planned_at, changed_at);
-create table attempt (intent, started_at);
+create table intent (seq, id, ref, venue, action, state, forecast, batch, planned_at, changed_at);
+create table attempt (intent, number, state, started_at, settled_at);
 create table question (ref, venue, version, closes_at, as_of);
 create table question_version (version, ref, body);
 create table resolution (ref, seen_at);

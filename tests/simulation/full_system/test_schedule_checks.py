@@ -17,9 +17,11 @@ TABLES = """
 create table forecast (id, ref, forecaster, version, state, why, started_at, ended_at, made_at, revision,
   forecast_only);
 create view latest_forecast as select * from forecast where state = 'done';
-create table question (ref, venue, batch, version, first_seen_at, closes_at);
-create table question_version (version, body);
-create table schedule (ref, forecaster);
+create table question (ref, venue, batch, version, first_seen_at, closes_at, as_of);
+create table question_version (version, ref, body);
+create table schedule (ref, forecaster, due_at, why, owner, not_before, forecast_only);
+create table trial (forecast, ended_at, body);
+create table model_call (scope, at, cost_usd, worst_usd, state, latency_s, lost_at);
 create table resolution (id, ref, target, kind, seen_at);
 create view current_resolution as select * from resolution;
 create table prediction (forecast, ref, target, scored_against);

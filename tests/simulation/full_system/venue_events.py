@@ -58,6 +58,8 @@ TOPICS: Sequence[tuple[str, ...]] = (("lamps", "streets"), ("lamps",), ())
 # Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
 # every so often.
 BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
+# How long there is no outage, and how long one lasts.
+OUTAGE_EVERY_S, OUTAGE_S = 10.0 * HOUR_S, (0.4 * HOUR_S, 2.5 * HOUR_S)
 # Between those, one answer to a write is ambiguous so often: it took effect, and the answer does not say so.
 AMBIGUOUS_EVERY_S = 2.5 * HOUR_S
 AMBIGUOUS = (
@@ -142,6 +144,16 @@ class VenueEvents:
     def _write_paths(self) -> list[tuple[FakeService, str]]:
         places = ((self.bridges.metaculus, FORECASTS), (self.bridges.manifold, BETS))
         return [(venue, path) for venue, path in places if venue is not None]
+
+    async def run_outages(self, stream: np.random.Generator) -> None:
+        """Let one of the venues refuse all connections for some time, now and then, for ever."""
+        while self.traits.has_outages:
+            await self.clock.sleep(float(stream.exponential(OUTAGE_EVERY_S)))
+            names = sorted(self.bridges.all)
+            faults = self.bridges.all[names[int(stream.integers(len(names)))]].faults
+            faults.refuses_connections = True
+            await self.clock.sleep(float(stream.uniform(*OUTAGE_S)))
+            faults.refuses_connections = False
 
     async def run_ambiguous_replies(self) -> None:
         """Let the answer to one write of each venue not say that it took effect, for ever."""
