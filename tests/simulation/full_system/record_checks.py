@@ -293,7 +293,8 @@ class RecordChecks:
             last: dict[tuple[str, str], Row] = {}
             for row in read_rows(book, _STATEMENTS):
                 before = last.get((row["account"], row["ref"]))
-                if before is not None and (before["ended_at"] or "~") > row["begun_at"]:
+                is_forecast = before is not None and before["action"] == "forecast"
+                if before is not None and is_forecast and (before["ended_at"] or "~") > row["begun_at"]:
                     what = f"the forecast of {before['ref']} of {before['begun_at']} until {before['ended_at']}"
                     yield f"forecast: on paper {what}, and there was a {row['action']} at {row['begun_at']}"
                 last[row["account"], row["ref"]] = row

@@ -34,8 +34,8 @@ PRICE_MOVE = 0.5
 ROUNDED = 0.006
 # A text that changes often is not forecast more often than this.
 CHANGE_COOLDOWN = timedelta(hours=1)
-# What is claimed together begins together, but for what is read once more at its venue.
-ONE_CLAIM = timedelta(seconds=90)
+# What is claimed together begins together, but for what is read once more at its venue, which has listed it before.
+ONE_CLAIM, READ_AGAIN = timedelta(seconds=5), timedelta(seconds=90)
 _CHANGED = ("the question changed", "its facts changed")
 _RUNS = """
 select f.id, f.ref, f.forecaster, f.state, f.why, f.made_at, f.started_at, f.ended_at, f.cutoff, f.forecast_only,
@@ -232,7 +232,8 @@ class RenewalChecks(OmissionChecks):
                     begun[number].append((at, row, self._was_due(row, before, passes[number].started_at)))
         for number, found in begun.items():
             for at, row, was_due in found:
-                earlier = [(since, one) for since, one, _ in found if since < at - ONE_CLAIM]
+                pause = ONE_CLAIM if row["why"] == "new question" else READ_AGAIN
+                earlier = [(since, one) for since, one, _ in found if since < at - pause]
                 later = next((one for since, one in earlier if one["closes_at"] > row["closes_at"]), None)
                 if was_due and later is not None and not self._has_clock_moved(passes[number].started_at, at):
                     what = f"which closes at {row['closes_at']} and was due, at {at}"
