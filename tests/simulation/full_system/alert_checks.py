@@ -51,6 +51,12 @@ DELAYS: Mapping[str, timedelta] = {"discover ": timedelta(minutes=15), "": timed
 # An event is looked for on the day after it.
 SEEN_FOR = timedelta(hours=23)
 WEEK, LETTER_HOUR = timedelta(days=7), 8
+_TRIALS = """
+select f.forecaster, t.ended_at, json_extract(t.body, '$.belief') is null as is_without from trial t
+join forecast f on f.id = t.forecast where t.ended_at is not null order by t.ended_at
+"""
+# So many of the newest trials of a day are looked at, and so few say nothing.
+NEWEST, FEWEST, DAY = 10, 3, timedelta(days=1)
 _LETTERS = "select subject, text, at from notification where subject like 'Foxcast, week to %'"
 _MADE = """
 select q.venue, count(*) as count, count(distinct f.ref) as questions from forecast f join question q on q.ref = f.ref
@@ -107,6 +113,7 @@ class AlertChecks:
         yield from self._reported_again(alerts, looks)
         yield from self._happened(alerts, looks)
         yield from self._failing(alerts, looks)
+        yield from self._failing_trials(alerts, looks)
         yield from self._messages(alerts)
         yield from self._quiet_hours()
         yield from self._letters(looks)
@@ -169,6 +176,29 @@ class AlertChecks:
                     look = f"the look of {seen[0].started_at}"
                     yield f"alerts: {job} failed from {since} on, and was not reported by {look}"
                     break
+
+    def _failing_trials(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
+        """A forecaster none of whose last trials of a day gave an answer is reported."""
+        rows = read_rows(self.ledger, _TRIALS)
+        for look in looks:
+            since, until = format_timestamp(look.started_at - DAY + ONE_MOMENT), format_timestamp(look.started_at)
+            newest: dict[str, list[Row]] = defaultdict(list)
+            for row in rows:
+                if since <= row["ended_at"] < until:
+                    newest[row["forecaster"]].append(row)
+            for forecaster, trials in newest.items():
+                last = trials[-NEWEST:]
+                # What ended as they were looked at may be seen or not.
+                is_sure = parse_timestamp(last[-1]["ended_at"]) < look.started_at - ONE_MOMENT
+                is_failing = len(last) >= FEWEST and all(row["is_without"] for row in last) and is_sure
+                told = [one for one in alerts if f"trials of {forecaster} gave an answer" in one["text"]]
+                is_told = any(
+                    one["opened_at"] <= format_timestamp(look.ended_at) <= (one["closed_at"] or "~") for one in told
+                )
+                if is_failing and not is_told and not self._has_clock_moved(look.started_at - DAY, look.ended_at):
+                    what = f"all {len(last)} trials of {forecaster} up to {last[-1]['ended_at']} failed"
+                    yield f"alerts: {what}, and that was not reported by the look of {look.started_at}"
+                    return
 
     def _messages(self, alerts: Sequence[Row]) -> Iterator[str]:
         """Each alert has its level, is told in one message of its look, and what has healed is told once."""

@@ -134,8 +134,11 @@ class OmissionChecks:
             found[one.job].append(one)
         return found
 
-    def _passes_between(self, job: str, since: datetime, until: datetime | None) -> int:
-        """Return how many passes began and ended in a time in which nobody set the clock."""
+    def _passes_between(self, job: str, since: datetime, until: datetime | None, *, open_venue: str = "") -> int:
+        """Return how many passes began and ended in a time in which nobody set the clock.
+
+        Those that began while ``open_venue`` was halted are not counted.
+        """
         found = self._by_job[job]
         if not found:
             return 0
@@ -143,7 +146,8 @@ class OmissionChecks:
         if self._has_clock_moved(since, until):
             return 0
         first = bisect_right([one.started_at for one in found], since + ONE_MOMENT)
-        return sum(one.ended_at < until - ONE_MOMENT for one in found[first:])
+        ended = [one for one in found[first:] if one.ended_at < until - ONE_MOMENT]
+        return sum(not open_venue or not self._is_halted(open_venue, one.started_at, one.ended_at) for one in ended)
 
     def _policy(self, name: str, default: Any) -> list[Any]:
         return [config.get("policy", {}).get(name, default) for config in self.configs]
@@ -187,11 +191,11 @@ class OmissionChecks:
             ended = row["again_at"] or (row["changed_at"] if row["state"] in _ENDED else None)
             until = ended and parse_timestamp(ended)
             due = settled + SENT_AGAIN
-            if (until is not None and until < due) or self._is_stopped(row["venue"], settled, until):
+            if (until is not None and until < due) or self._is_stopped_by_people(row["venue"], settled, until):
                 continue
             if row["action"] == "withdraw" and not self._is_armed(row["venue"], settled, ended):
                 continue
-            if count := self._passes_between("submit", due, until):
+            if count := self._passes_between("submit", due, until, open_venue=row["venue"]):
                 what = f"{row['id']} on {row['ref']}, which had not arrived at {settled}"
                 yield f"omission: {what}, was sent again at {ended}, {count} passes after {due}"
 
@@ -214,6 +218,9 @@ class OmissionChecks:
 
     def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
         """Say whether somebody, or the program, had stopped a venue in that time."""
+        return self._is_stopped_by_people(venue, since, until) or self._is_halted(venue, since, until)
+
+    def _is_stopped_by_people(self, venue: str, since: datetime, until: datetime | None) -> bool:
         until = until or datetime.max.replace(tzinfo=UTC)
         ends = [act["clock"] for act in self.acts if act["kind"] == "stop file gone"]
         for act in self.acts:
@@ -221,6 +228,10 @@ class OmissionChecks:
                 ended = min((at for at in ends if at > act["clock"]), default=until)
                 if ended + LONGEST_MOVE >= since:
                     return True
+        return False
+
+    def _is_halted(self, venue: str, since: datetime, until: datetime | None) -> bool:
+        until = until or datetime.max.replace(tzinfo=UTC)
         halts = read_rows(self.ledger, "select venue, at, resumed_at from halt")
         return any(
             row["venue"] in {venue, ""}

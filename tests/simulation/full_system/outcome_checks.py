@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bot.simulator.venues.manifold_state import FakeManifoldMarket
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
-RECORDED = "select ref, target, kind, value, body, seen_at from resolution order by id"
+RECORDED = "select ref, target, kind, value, body, seen_at, resolved_at from resolution order by id"
 ASKED = """
 select q.ref, q.title, q.closes_at, v.body,
   (select p.probability from price p where p.id = (select max(o.id) from price o where o.ref = q.ref)) as price
@@ -50,6 +50,7 @@ class _VenueOutcome:
     since: datetime | None
     told: tuple[str, float | str | None] | None = None
     shown: bool = True
+    known_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,11 @@ class OutcomeChecks:
             if known is None:
                 continue
             reported = f"outcome: {row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
+            is_current = row is current[row["ref"], row["target"]]
+            if is_current and known.known_at is not None and row.get("resolved_at"):
+                counted = parse_timestamp(row["resolved_at"])
+                if abs(counted - known.known_at) > ONE_SECOND:
+                    yield f"{reported}, counts as known at {counted}, and was at {known.known_at}"
             if known.since is None or parse_timestamp(row["seen_at"]) < known.since - SET_BACK:
                 yield f"{reported}, and has had an outcome since {known.since or 'never'}"
             elif row is current[row["ref"], row["target"]] and known.told not in {None, _recorded_as(row)}:
@@ -226,6 +232,8 @@ def _question_outcome(state: metaculus_state.FakeMetaculusState, number: int) ->
     return _VenueOutcome(
         since=None if question.resolution is None else question.resolution_set,
         told=_outcome_of_question(question),
+        # The later of when it was true and when it was entered.
+        known_at=max((one for one in (question.resolved, question.resolution_set) if one is not None), default=None),
         # The venue does not show the outcome to an account that forecast nothing; those of people are not ours.
         shown=any(question.forecasts_of(user.id) for user in state.users.values() if user.is_bot),
     )

@@ -91,12 +91,22 @@ from prediction p join resolution r on r.id = p.scored_against join forecast f o
 join question_version v on v.version = f.version left join price c on c.id = f.price
 """
 _COUNTED = """
-select f.forecaster, f.ref, p.target, f.id, f.cutoff, r.id as resolution, r.resolved_at, q.closes_at, v.body
+select f.forecaster, f.ref, p.target, f.id, f.cutoff, r.id as resolution, r.resolved_at, q.closes_at, v.body,
+  p.probability, r.value
 from prediction p join forecast f on f.id = p.forecast join resolution r on r.id = p.scored_against
 join question q on q.ref = f.ref
 join question_version v on v.version = q.version where r.kind <> 'void' order by f.revision
 """
 _VALUES = "select forecast, target, resolution, rule, value from score where rule not like 'crowd %'"
+_BINS = """
+select forecaster, bin, sum(n) as count, total(probability) as said, total(outcome) as outcome from score_bin
+group by 1, 2
+"""
+_ROUNDS = "select forecaster, rule, sum(n) as count, total(value) as value from score_round group by 1, 2"
+_COMMENTS = """
+select i.id, i.ref, i.venue, i.text, f.revision, f.forecaster, f.cutoff from intent i
+join forecast f on f.id = i.forecast where i.action = 'comment'
+"""
 _TOTALS = "select forecaster, rule, sum(n) as count, total(value) as value from score_total group by 1, 2"
 # The newest one may still be extended.
 READINGS = """
@@ -145,6 +155,7 @@ class RecordChecks:
         yield from self._calibrated()
         yield from self._peaks()
         yield from self._statements()
+        yield from self._comments()
         yield from self._fills()
         yield from self._trials()
         yield from self._endings()
@@ -201,13 +212,37 @@ class RecordChecks:
             if forecaster is not None:
                 sums[forecaster, row["rule"]][0] += 1
                 sums[forecaster, row["rule"]][1] += row["value"]
-        kept = {
-            (row["forecaster"], row["rule"]): (row["count"], row["value"]) for row in read_rows(self.ledger, _TOTALS)
-        }
+        for sql in (_TOTALS, _ROUNDS):
+            rows = read_rows(self.ledger, sql)
+            kept = {(row["forecaster"], row["rule"]): (row["count"], row["value"]) for row in rows}
+            for name in sorted(sums.keys() | kept.keys()):
+                (count, value), (known, total) = sums.get(name, [0, 0.0]), kept.get(name, (0, 0.0))
+                if count != known or abs(value - total) > SAME * max(1, count):
+                    yield f"score: the totals of {name} are {known}, {total:.6f}, and {count} count, with {value:.6f}"
+        yield from self._bins([row for row in last.values() if row["probability"] is not None])
+
+    def _bins(self, counted: Sequence[Row]) -> Iterator[str]:
+        """How well chances are calibrated is counted in ten bins; one on an edge is in the lower one."""
+        sums: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+        for row in counted:
+            found = sums[row["forecaster"], sum(row["probability"] > number * 0.1 for number in range(1, 10))]
+            for place, value in enumerate((1, row["probability"], row["value"])):
+                found[place] += value
+        rows = read_rows(self.ledger, _BINS)
+        kept = {(row["forecaster"], row["bin"]): [row["count"], row["said"], row["outcome"]] for row in rows}
         for name in sorted(sums.keys() | kept.keys()):
-            (count, value), (known, total) = sums.get(name, [0, 0.0]), kept.get(name, (0, 0.0))
-            if count != known or abs(value - total) > SAME * max(1, count):
-                yield f"score: the totals of {name} are {known} and {total:.6f}, and {count} count, with {value:.6f}"
+            due, known = sums.get(name, [0, 0.0, 0.0]), kept.get(name, [0, 0.0, 0.0])
+            if any(abs(one - other) > SAME * max(1, due[0]) for one, other in zip(due, known, strict=True)):
+                yield f"score: the bin {name} has {known} of chances and outcomes, and had to have {due}"
+
+    def _comments(self) -> Iterator[str]:
+        """A comment says of which forecast it is, where nobody wrote another text."""
+        templates = [table.get("comment_template") for config in self.configs for table in config["venues"].values()]
+        for row in read_rows(self.ledger, _COMMENTS) if not any(templates) else ():
+            until = f"{parse_timestamp(row['cutoff']):%Y-%m-%d %H:%M} UTC"
+            words = (f"(revision {row['revision']},", f" of {row['forecaster']},", f"information until {until})")
+            if missing := [one for one in words if one not in row["text"]]:
+                yield f"forecast: the comment {row['id']} on {row['ref']} says {row['text'][:120]!r}, and not {missing}"
 
     def _aggregates(self) -> Iterator[str]:
         """A forecast is made of the trials that finished, where there are two at least, else of all with an answer."""

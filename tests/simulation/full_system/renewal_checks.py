@@ -74,6 +74,7 @@ class RenewalChecks(OmissionChecks):
                 yield from self._old_price(row)
                 yield from self._while_locked(row)
         yield from self._out_of_turn()
+        yield from self._looks()
         for row in read_rows(self.ledger, _APART):
             yield f"renewal: {row['id']} submits {row['forecast']} of {row['ref']}, which was only to be recorded"
 
@@ -120,6 +121,17 @@ class RenewalChecks(OmissionChecks):
             and (act["clock"] <= at + ONE_MOMENT or self._has_clock_moved(at, act["clock"]))
             for act in self.acts
         )
+
+    def _looks(self) -> Iterator[str]:
+        """What nobody wanted to be submitted, of all who asked, is only recorded."""
+        asked: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+        for act in self.acts:
+            if act["kind"] == "forecast":
+                asked[_ref_of(act), act["forecaster"]].append(act)
+        for name, acts in asked.items():
+            for row in self._runs.get(name, ()) if not any(act["submit"] for act in acts) else ():
+                if row["why"] == ASKED and not row["forecast_only"]:
+                    yield f"renewal: {_name(row)} was asked for to be seen, and may be submitted"
 
     def _wrong_close(self, row: Row, base: Row) -> str | None:
         """Say whether it was that long before the close, and the last one was made earlier than that."""

@@ -72,6 +72,16 @@ where s.owner is null and s.not_before is null and s.forecast_only = 0
   and f.revision = (select max(g.revision) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster
     and g.state = 'done' and g.forecast_only = 0)
 """
+_WINDOWS = """
+select s.ref, s.forecaster, s.closes_at, s.window, q.first_seen_at, (
+  select min(f.made_at) from forecast f where f.ref = s.ref and f.forecaster = s.forecaster and f.state = 'done'
+    and f.forecast_only = 0) as made_at,
+  exists (select 1 from event e where e.kind = 'missed window'
+    and instr(e.text, s.ref || ': no forecast of ' || s.forecaster || ' by ')) as is_told
+from schedule s join question q on q.ref = s.ref
+where s.window <> 'open' and s.closes_at = q.closes_at
+  and (select count(*) from question_version v where v.ref = s.ref) = 1
+"""
 _OVER_BUDGET = """
 select t.forecast, f.ref, t.ended_at, json_extract(t.body, '$.detail') as detail from trial t
 join forecast f on f.id = t.forecast where json_extract(t.body, '$.detail') like 'BudgetExhaustedError: %'
@@ -128,6 +138,7 @@ class ScheduleChecks:
         yield from self._calls()
         yield from self._batches()
         yield from self._due_times()
+        yield from self._closed_windows()
         yield from self._over_budget()
         yield from self._job_times()
 
@@ -243,6 +254,17 @@ class ScheduleChecks:
         near = [closes - timedelta(hours=hours) for hours in policy.get("near_close_h", NEAR_CLOSE_H)]
         dues = [made + timedelta(hours=policy.get("stale_after_h", STALE_AFTER_H)), *(at for at in near if at > made)]
         return max(min(dues), made + timedelta(hours=policy.get("min_gap_h", MIN_GAP_H)))
+
+    def _closed_windows(self) -> Iterator[str]:
+        """A question that closed before it was forecast is recorded as missed, and no other one is."""
+        for row in read_rows(self.ledger, _WINDOWS):
+            is_met = row["made_at"] is not None and row["made_at"] <= row["closes_at"]
+            window = "met" if is_met else "missed" if row["first_seen_at"] < row["closes_at"] else "past"
+            closes = parse_timestamp(row["closes_at"])
+            is_told = bool(row["is_told"]) == (window == "missed")
+            if (row["window"] != window or not is_told) and not self._has_clock_moved(closes, closes):
+                what = f"{row['ref']} closed at {row['closes_at']}, and is recorded as {row['window']}"
+                yield f"windows: {what}; {row['forecaster']} had forecast it at {row['made_at']}"
 
     def _over_budget(self) -> Iterator[str]:
         """No call is refused that would fit once the others are paid: it waits for them."""

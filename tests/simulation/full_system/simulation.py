@@ -33,8 +33,10 @@ from tests.simulation.full_system.drawn_config import draw_change, draw_config
 from tests.simulation.full_system.effect_rules import (
     REFUNDED,
     ROUND_ROWS,
+    ROUND_TARGETS,
     ROWS,
     EffectReferee,
+    missing_outcomes,
     read_forecast_files,
     round_outcomes,
 )
@@ -403,7 +405,11 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
     report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
     if _is_read_since(parts, "resolve forecastbench", parts.weather.rounds_changed):
         files = read_forecast_files(parts.bridges.rounds / ROUNDS_FOLDER / "resolution_sets")
-        report.violations += round_outcomes(files, read_rows(_ledger_path(lives), ROUND_ROWS))
+        recorded = read_rows(_ledger_path(lives), ROUND_ROWS)
+        report.violations += round_outcomes(files, recorded)
+        last = max(one.started_at for one in lives.passes if one.job == "resolve forecastbench")
+        said = read_rows(_ledger_path(lives), ROUND_TARGETS, {"since": (last - timedelta(hours=1)).isoformat()})
+        report.violations += missing_outcomes(files, recorded, said)
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,

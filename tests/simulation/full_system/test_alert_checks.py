@@ -27,6 +27,7 @@ create table forecast (id, ref, forecaster, revision, state, forecast_only, made
 create table question (ref, venue);
 create table score (forecast, target, rule, resolution, value, at);
 create table prediction (forecast, target);
+create table trial (forecast, ended_at, body);
 create table model_call (at, cost_usd, worst_usd);
 """
 Rows = list[tuple[str, dict[str, Any]]]
@@ -246,3 +247,20 @@ def test_the_letter_of_a_week_says_what_happened_in_it(tmp_path: Path, text: str
     told = f"{text}Models: 0 calls, 0.00 USD"
     rows += [] if text is None else [message(stamp(-3.9), told, subject="Foxcast, week to 2026-03-02: 2 forecasts")]
     assert len(judge(tmp_path, rows, -3.5, configs=[{}])) == count
+
+
+@pytest.mark.parametrize(
+    ("without", "words", "count"),
+    [
+        ([1, 1, 1], "", 1),
+        ([1, 1], "", 0),
+        ([1, 1, 0], "", 0),
+        ([1, 1, 1], "none of the last 3 trials of ash gave an answer", 0),
+    ],
+)
+def test_a_forecaster_that_always_fails_is_reported(tmp_path: Path, without: list[int], words: str, count: int) -> None:
+    bodies = [json.dumps({} if one else {"belief": 1}) for one in without]
+    rows: Rows = [("forecast", {"id": "f", "forecaster": "ash", "state": "failed"})]
+    rows += [("trial", {"forecast": "f", "ended_at": stamp(0.1 * n), "body": body}) for n, body in enumerate(bodies)]
+    rows += alert("trials:ash", words, stamp(0.9)) if words else []
+    assert len(judge(tmp_path, rows, 1.0)) == count

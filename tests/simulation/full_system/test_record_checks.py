@@ -23,10 +23,12 @@ create table prediction (forecast, target, ref, probability, body, raw_probabili
 create table question (ref, version, closes_at);
 create table account_reading (id, venue, paper, at, equity, transfers, unconfirmed);
 create table score_total (forecaster, rule, n, value);
+create view score_round as select * from score_total;
+create table score_bin (forecaster, bin, n, probability, outcome);
 create table price (id, ref, seen_at, probability, body);
 create table fill (intent, shares, price, fee, cash);
 create table trial (forecast, number, ending, body);
-create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body);
+create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body, text);
 create table approval (forecast, state);
 """
 Values = dict[str, Any]
@@ -222,6 +224,10 @@ def scored(rules: list[str], kind: str = "happened", hours: float = 0.0, **value
     ]
 
 
+# Of one half that came true.
+BIN: tuple[str, Values] = ("score_bin", {"forecaster": "x", "bin": 4, "n": 1, "probability": 0.5, "outcome": 1.0})
+
+
 def asked(kind: str = "happened") -> Rows:
     """Return a question that closed, and had its outcome, at noon."""
     outcome = {"id": 1, "ref": REF, "kind": kind, "value": 1.0, "body": "{}", "resolved_at": NOON.isoformat()}
@@ -249,14 +255,40 @@ def test_what_is_marked_as_scored_has_its_scores(
 ) -> None:
     total = ("score_total", {"forecaster": "x", "rule": "brier", "n": 1, "value": 0.25})
     totals = [total] if "brier" in rules and kind != "void" else []
+    totals += [BIN] * (kind == "happened")
     assert len(judge(tmp_path, [*asked(kind), *scored(rules, kind, -1.0, price=price), *totals])) == count
 
 
 @pytest.mark.parametrize(("counted", "count"), [(1, 0), (2, 1), (0, 1)])
 def test_the_last_forecast_before_the_outcome_is_in_the_totals(tmp_path: Path, counted: int, count: int) -> None:
     rows = [*asked(), *(row for hours in (-2.0, -1.0, 1.0) for row in scored(["brier"], hours=hours))]
-    rows += [("score_total", {"forecaster": "x", "rule": "brier", "n": counted, "value": 0.25 * counted})]
+    rows += [("score_total", {"forecaster": "x", "rule": "brier", "n": counted, "value": 0.25 * counted}), BIN]
+    # Sums by round are those of the totals here.
+    assert len(judge(tmp_path, rows)) == 2 * count
+
+
+@pytest.mark.parametrize(("changed", "count"), [({}, 0), ({"bin": 5}, 2), ({"n": 2}, 1), ({"outcome": 0.0}, 1)])
+def test_chances_are_counted_in_bins(tmp_path: Path, changed: Values, count: int) -> None:
+    total = ("score_total", {"forecaster": "x", "rule": "brier", "n": 1, "value": 0.25})
+    rows = [*asked(), *scored(["brier"], hours=-1.0), total, ("score_bin", {**BIN[1], **changed})]
     assert len(judge(tmp_path, rows)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "template", "count"),
+    [
+        ("Forecast 50% (revision 2, 1 trial of x, information until 2026-03-02 12:00 UTC)", None, 0),
+        ("Forecast 50% (revision 1, 1 trial of x, information until 2026-03-02 12:00 UTC)", None, 1),
+        ("Forecast 50% (revision 2, 1 trial of y, information until 2026-03-02 12:00 UTC)", None, 1),
+        ("It is half.", "{forecast}", 0),
+    ],
+)
+def test_a_comment_is_of_its_forecast(tmp_path: Path, text: str, template: str | None, count: int) -> None:
+    made = {"id": "f", "ref": REF, "forecaster": "x", "revision": 2, "state": "failed", "cutoff": NOON.isoformat()}
+    said = {"id": "i", "ref": REF, "venue": "manifold", "action": "comment", "forecast": "f", "text": text}
+    ledger = write_ledger(tmp_path, TABLES, [("forecast", made), ("intent", said)])
+    config = {"venues": {"manifold": {} if template is None else {"comment_template": template}}}
+    assert len([*RecordChecks(ledger=ledger, configs=[config], endings={}).violations()]) == count
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_the_reason_of_a_forecast_is_true(tmp_path: Path, hours: float, why: str
 
 @pytest.mark.parametrize(("asked_h", "who", "count"), [(1.0, "drifter", 0), (1.0, "other", 1), (3.0, "drifter", 1)])
 def test_what_is_asked_for_was_asked_for(tmp_path: Path, asked_h: float, who: str, count: int) -> None:
-    asked = {"kind": "forecast", "ref": {"venue": "manifold", "key": "lamp"}, "forecaster": who}
+    asked = {"kind": "forecast", "ref": {"venue": "manifold", "key": "lamp"}, "forecaster": who, "submit": True}
     acts = [{**asked, "clock": NOON + timedelta(hours=asked_h)}]
     assert len(judge(tmp_path, [*question(), forecast(2.0, why="asked for")], acts=acts)) == count
 
@@ -148,3 +148,13 @@ def test_what_closes_first_is_begun_first(tmp_path: Path, first_h: float, count:
 def test_what_was_only_to_be_seen_is_not_submitted(tmp_path: Path, apart: int, count: int) -> None:
     sent = ("intent", {"id": "i", "ref": REF, "forecast": "f1", "action": "order", "order_body": "{}"})
     assert len(judge(tmp_path, [*question(), forecast(0.0, forecast_only=apart), sent])) == count
+
+
+@pytest.mark.parametrize(("submits", "apart", "count"), [([0], 1, 0), ([0], 0, 1), ([0, 1], 0, 0), ([1], 0, 0)])
+def test_what_somebody_only_asked_to_see_is_recorded_alone(
+    tmp_path: Path, submits: list[int], apart: int, count: int
+) -> None:
+    asked = {"kind": "forecast", "ref": {"venue": "manifold", "key": "lamp"}, "forecaster": "drifter", "clock": NOON}
+    acts = [{**asked, "submit": bool(one)} for one in submits]
+    rows = [*question(), forecast(0.1, why="asked for", forecast_only=apart)]
+    assert len(judge(tmp_path, rows, acts=acts)) == count

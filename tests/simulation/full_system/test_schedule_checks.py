@@ -20,7 +20,8 @@ create table forecast (id, ref, forecaster, version, state, why, started_at, end
 create view latest_forecast as select * from forecast where state = 'done';
 create table question (ref, venue, batch, version, first_seen_at, closes_at, as_of);
 create table question_version (version, ref, body);
-create table schedule (ref, forecaster, due_at, why, owner, not_before, forecast_only);
+create table schedule (ref, forecaster, due_at, why, owner, not_before, forecast_only, window, closes_at);
+create table event (kind, text);
 create table trial (forecast, ended_at, body);
 create table model_call (scope, at, cost_usd, worst_usd, state, latency_s, lost_at);
 create table resolution (id, ref, target, kind, seen_at);
@@ -203,3 +204,29 @@ def test_a_job_runs_as_often_as_is_set(tmp_path: Path, job: str, minutes: list[i
     times = [NOON + timedelta(minutes=one) for one in minutes]
     runs = [JobRun(job=job, started_at=one, took_s=took_s, outcome=JobOutcome.DONE, detail="") for one in times]
     assert len(judge(tmp_path, [], configs=[config], runs=runs, lives=[NOON])) == count
+
+
+@pytest.mark.parametrize(
+    ("made", "seen", "window", "told", "count"),
+    [
+        (0.0, -1.0, "met", 0, 0),
+        (0.0, -1.0, "missed", 1, 1),
+        (2.0, -1.0, "missed", 1, 0),
+        (2.0, -1.0, "missed", 0, 1),
+        (2.0, -1.0, "met", 0, 1),
+        (2.0, 1.5, "past", 0, 0),
+    ],
+)
+def test_a_missed_window_is_recorded(
+    tmp_path: Path, made: float, seen: float, window: str, told: int, count: int
+) -> None:
+    text = f"{REF}: no forecast of drifter by {at(1.0)}"
+    asked = {"ref": REF, "venue": "manifold", "version": "v", "first_seen_at": at(seen), "closes_at": at(1.0)}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("schedule", {"ref": REF, "forecaster": "drifter", "window": window, "closes_at": at(1.0)}),
+        ("question", asked),
+        ("question_version", {"version": "v", "ref": REF, "body": json.dumps({"title": "lit?"})}),
+        ("forecast", forecast(made, forecast_only=0)),
+        *[("event", {"kind": "missed window", "text": text})] * told,
+    ]
+    assert len([one for one in judge(tmp_path, rows) if "recorded as" in one and "closed at" in one]) == count
