@@ -77,6 +77,8 @@ EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0",
 # In how many seeds people are not called at night; a stale forecast is withdrawn at Metaculus; and venues cannot be
 # reached for some time, which is looked for often.
 QUIET_NIGHTS, WITHDRAWING, FAILING = 1 / 4, 1 / 4, 1 / 6
+# And in how many some markets have an outcome hours before they would close, which is not known at once.
+EARLY = 2 / 3
 NIGHTS: Sequence[tuple[str, str]] = (("22:00-07:00", "UTC"), ("20:30-09:15", "Europe/Berlin"), ("01:00-14:00", "UTC"))
 LOOKS_EVERY_S = 480.0
 # In how many seeds somebody else writes to an account of Foxcast, from some share of the days on.
@@ -183,7 +185,8 @@ class SimulationTraits:
     Positions are sold once they have lost, or gained, the share of their cost in ``exits``. ``is_shallow``: markets
     take little, so that an order moves the price, and only a part of a position is worth a sale. Lists have so many
     ``answers``. At ``night``, hours in a time zone, only what is critical is told. ``withdraws``: what is stale is
-    taken back. ``has_outages``: at times a venue cannot be reached.
+    taken back. ``has_outages``: at times a venue cannot be reached. ``ends_early``: some markets resolve before their
+    close.
     """
 
     modes: Mapping[str, str]
@@ -217,6 +220,7 @@ class SimulationTraits:
     night: tuple[str, str] | None = None
     withdraws: bool = False
     has_outages: bool = False
+    ends_early: bool = False
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -278,6 +282,7 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         traits,
         has_blend=blends and traits.has_second and is_alone,
         has_outages=traits.has_outages and is_alone,
+        ends_early=traits.ends_early and is_alone,
     )
     return _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet")) if plan.drawn and not plan.modes else traits
 
@@ -295,6 +300,7 @@ def _draw_quiet(traits: SimulationTraits, stream: np.random.Generator) -> Simula
         roughness=traits.roughness * QUIET_ROUGHNESS,
         frequent_fault=None,
         has_outages=False,
+        ends_early=False,
         armed_days=ARMED_DAYS,
         signed_a_day=SIGNED_QUIETLY,
         foreign_from_s=math.inf,
@@ -326,6 +332,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "night": night if is_quiet_at_night else None,
         "withdraws": "metaculus" in modes and bool(SeededRandom(plan.seed).stream("stale").random() < WITHDRAWING),
         "has_outages": plan.faulty and bool(failing.random() < FAILING),
+        "ends_early": plan.faulty and bool(SeededRandom(plan.seed).stream("early outcomes").random() < EARLY),
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
         "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,
         "approving": approving,

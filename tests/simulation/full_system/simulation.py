@@ -324,6 +324,7 @@ def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         weather.run_ambiguous_replies(),
         weather.run_transfers(),
         weather.run_outages(chance.stream("outages at venues")),
+        weather.run_early_outcomes(chance.stream("outcomes before the close")),
         run_partial_fills(parts.bridges.manifold, parts.traits, clock=parts.clock, stream=chance.stream("partial")),
     ]
     if parts.traits.has_world:
