@@ -75,6 +75,7 @@ class RenewalChecks(OmissionChecks):
                 yield from self._while_locked(row)
         yield from self._out_of_turn()
         yield from self._looks()
+        yield from self._not_looked_at()
         for row in read_rows(self.ledger, _APART):
             yield f"renewal: {row['id']} submits {row['forecast']} of {row['ref']}, which was only to be recorded"
 
@@ -132,6 +133,23 @@ class RenewalChecks(OmissionChecks):
             for row in self._runs.get(name, ()) if not any(act["submit"] for act in acts) else ():
                 if row["why"] == ASKED and not row["forecast_only"]:
                     yield f"renewal: {_name(row)} was asked for to be seen, and may be submitted"
+
+    def _not_looked_at(self) -> Iterator[str]:
+        """What people ask for is forecast by the next pass, while it can be."""
+        for act in self.acts:
+            ref = _ref_of(act)
+            if act["kind"] != "forecast" or ref in self.locked or act["clock"] is None:
+                continue
+            runs = self._runs.get((ref, act["forecaster"]), [])
+            spans = self.closed.get(ref, ())
+            ends = [since for since, _ in spans if since is not None]
+            ends += [parse_timestamp(row["closes_at"]) for row in runs[:1] if row["closes_at"]]
+            after = [parse_timestamp(row["started_at"]) for row in runs]
+            until = min([*ends, *(at for at in after if at >= act["clock"] - ONE_MOMENT)], default=None)
+            heard = next((one for one in self._by_job["requests"] if one.started_at >= act["clock"]), None)
+            is_known = bool(runs) and heard is not None and (until is None or heard.ended_at < until)
+            if is_known and heard is not None and (count := self._passes_between("forecast", heard.ended_at, until)):
+                yield f"renewal: {ref} was asked for at {act['clock']} of {act['forecaster']}, {count} passes did not"
 
     def _wrong_close(self, row: Row, base: Row) -> str | None:
         """Say whether it was that long before the close, and the last one was made earlier than that."""

@@ -82,6 +82,13 @@ from schedule s join question q on q.ref = s.ref
 where s.window <> 'open' and s.closes_at = q.closes_at
   and (select count(*) from question_version v where v.ref = s.ref) = 1
 """
+_APPROVALS = "select id, venue, state, asked_at, answered_at, expires_at from approval"
+_OTHER_CLOSES = """
+select s.ref, s.forecaster, s.closes_at, q.closes_at as due from schedule s join question q on q.ref = s.ref
+where s.closes_at is not q.closes_at and q.changed_at < :late and q.closes_at > :now
+"""
+# Hours for which somebody may answer, and for which an answer is valid.
+APPROVAL_H = 12.0
 _OVER_BUDGET = """
 select t.forecast, f.ref, t.ended_at, json_extract(t.body, '$.detail') as detail from trial t
 join forecast f on f.id = t.forecast where json_extract(t.body, '$.detail') like 'BudgetExhaustedError: %'
@@ -96,6 +103,8 @@ _REFUSED_CALL = re.compile(
 )
 # Amounts on record are rounded.
 ROUNDED_USD = 2e-4
+# Of one trial, where nobody set it; one that is stopped may still close something.
+SECONDS, CLOSES_IN_S = 600.0, 5.0
 # The settings that say how often jobs run, by the beginning of their names.
 INTERVALS: Mapping[str, str] = {
     **dict.fromkeys(("requests", "halt", "close"), "requests_every_s"),
@@ -139,6 +148,8 @@ class ScheduleChecks:
         yield from self._batches()
         yield from self._due_times()
         yield from self._closed_windows()
+        yield from self._approvals()
+        yield from self._long_trials()
         yield from self._over_budget()
         yield from self._job_times()
 
@@ -199,6 +210,10 @@ class ScheduleChecks:
         """Nothing is withdrawn that is not stale, and nothing where nobody set that."""
         is_set = any(config.get("policy", {}).get("withdraw_stale") for config in self.configs)
         age = timedelta(hours=min(self._policy("stale_after_h", STALE_AFTER_H)))
+        late = {"late": format_timestamp(self._late("discover")), "now": format_timestamp(self.now)}
+        for row in read_rows(self.ledger, _OTHER_CLOSES, late):
+            what = f"{row['ref']} closes at {row['due']}"
+            yield f"schedule: {what}, and {row['forecaster']} is to forecast it by {row['closes_at']}"
         for row in read_rows(self.ledger, _WITHDRAWN):
             made, planned = parse_timestamp(row["made_at"]), parse_timestamp(row["planned_at"])
             if not is_set or (planned - made < age and not self._has_clock_moved(made, planned)):
@@ -265,6 +280,35 @@ class ScheduleChecks:
             if (row["window"] != window or not is_told) and not self._has_clock_moved(closes, closes):
                 what = f"{row['ref']} closed at {row['closes_at']}, and is recorded as {row['window']}"
                 yield f"windows: {what}; {row['forecaster']} had forecast it at {row['made_at']}"
+
+    def _approvals(self) -> Iterator[str]:
+        """A person may answer for as long as is set, and an answer is valid for as long."""
+        for row in read_rows(self.ledger, _APPROVALS):
+            hours = {config["venues"][row["venue"]].get("approval_h", APPROVAL_H) for config in self.configs}
+            since = row["answered_at"] or row["asked_at"]
+            lasts = parse_timestamp(row["expires_at"]) - parse_timestamp(since)
+            is_set = any(abs(lasts - timedelta(hours=one)) < ONE_MOMENT for one in hours)
+            if row["state"] != "rejected" and not is_set:
+                what = f"the approval {row['id']}, {row['state']}, lasts {lasts} since {since}"
+                yield f"schedule: {what}, {sorted(hours)} h are set"
+
+    def _long_trials(self) -> Iterator[str]:
+        """No trial goes on for longer than is set."""
+        most = max(
+            max(config.get("limits", {}).get("seconds", SECONDS), *self._own_seconds(config)) for config in self.configs
+        )
+        runs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+        # A question that is asked as of a day has the same cutoff whenever it is forecast.
+        for call in [one for one in self.calls if not one["question"].startswith("forecastbench:")]:
+            names = ("life", "forecaster", "question", "cutoff", "trial")
+            runs[tuple(call.get(name) for name in names)].append(call)
+        for (_, _, ref, _, trial), calls in runs.items():
+            length = max(call["to_s"] for call in calls) - min(call["from_s"] for call in calls)
+            if length > most + CLOSES_IN_S:
+                yield f"schedule: trial {trial} of {ref} went on for {length:.0f} s, {most:g} may be"
+
+    def _own_seconds(self, config: Tables) -> list[float]:
+        return [table.get("seconds") or 0.0 for table in config.get("forecasters", {}).values()] or [0.0]
 
     def _over_budget(self) -> Iterator[str]:
         """No call is refused that would fit once the others are paid: it waits for them."""

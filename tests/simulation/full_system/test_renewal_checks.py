@@ -158,3 +158,18 @@ def test_what_somebody_only_asked_to_see_is_recorded_alone(
     acts = [{**asked, "submit": bool(one)} for one in submits]
     rows = [*question(), forecast(0.1, why="asked for", forecast_only=apart)]
     assert len(judge(tmp_path, rows, acts=acts)) == count
+
+
+@pytest.mark.parametrize(
+    ("begun", "heard_h", "locked", "count"),
+    [(2.01, 1.5, (), 0), (9.0, 1.5, (), 1), (None, 1.5, (), 1), (9.0, 8.0, (), 0), (9.0, 1.5, (REF,), 0)],
+)
+def test_what_people_ask_for_is_forecast(
+    tmp_path: Path, begun: float | None, heard_h: float, locked: tuple[str, ...], count: int
+) -> None:
+    asked = {"kind": "forecast", "ref": REF, "forecaster": "drifter", "submit": True}
+    acts = [{**asked, "clock": NOON + timedelta(hours=1.0)}]
+    rows = [*question(), forecast(0.0)]
+    rows += [] if begun is None else [forecast(begun, 2, "asked for")]
+    passes = [*passed("requests", heard_h), *passed("forecast", 2.0, 4.0)]
+    assert len(judge(tmp_path, rows, passes, acts=acts, locked=locked)) == count

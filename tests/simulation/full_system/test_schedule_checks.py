@@ -18,10 +18,11 @@ TABLES = """
 create table forecast (id, ref, forecaster, version, state, why, started_at, ended_at, made_at, revision,
   forecast_only);
 create view latest_forecast as select * from forecast where state = 'done';
-create table question (ref, venue, batch, version, first_seen_at, closes_at, as_of);
+create table question (ref, venue, batch, version, first_seen_at, closes_at, as_of, changed_at);
 create table question_version (version, ref, body);
 create table schedule (ref, forecaster, due_at, why, owner, not_before, forecast_only, window, closes_at);
 create table event (kind, text);
+create table approval (id, venue, state, asked_at, answered_at, expires_at);
 create table trial (forecast, ended_at, body);
 create table model_call (scope, at, cost_usd, worst_usd, state, latency_s, lost_at);
 create table resolution (id, ref, target, kind, seen_at);
@@ -230,3 +231,40 @@ def test_a_missed_window_is_recorded(
         *[("event", {"kind": "missed window", "text": text})] * told,
     ]
     assert len([one for one in judge(tmp_path, rows) if "recorded as" in one and "closed at" in one]) == count
+
+
+@pytest.mark.parametrize(
+    ("state", "answered", "expires", "count"),
+    [
+        ("asked", None, 12.0, 0),
+        ("asked", None, 24.0, 1),
+        ("used", 2.0, 14.0, 0),
+        ("used", 2.0, 12.0, 1),
+        ("expired", 2.0, 14.0, 0),
+        ("rejected", 2.0, 12.0, 0),
+    ],
+)
+def test_an_answer_is_valid_for_as_long_as_is_set(
+    tmp_path: Path, state: str, answered: float | None, expires: float, count: int
+) -> None:
+    row = {"id": "a", "venue": "manifold", "state": state, "asked_at": at(0.0), "expires_at": at(expires)}
+    row |= {} if answered is None else {"answered_at": at(answered)}
+    assert len(judge(tmp_path, [("approval", row)])) == count
+
+
+@pytest.mark.parametrize(("to_s", "config", "count"), [(590.0, {}, 0), (700.0, {}, 1), (700.0, {"seconds": 800.0}, 0)])
+def test_a_trial_ends_in_time(tmp_path: Path, to_s: float, config: dict[str, float], count: int) -> None:
+    call = {"question": REF, "forecaster": 1, "trial": 1, "life": "life 1", "cutoff": at(0.0), "step": 1}
+    calls = [{**call, "from_s": 0.0, "to_s": 10.0}, {**call, "from_s": 20.0, "to_s": to_s}]
+    assert len(judge(tmp_path, [], calls=calls, configs=[{**CONFIG, "limits": config}])) == count
+
+
+@pytest.mark.parametrize(("closes", "count"), [(30.0, 0), (40.0, 1)])
+def test_a_question_is_planned_with_its_close(tmp_path: Path, closes: float, count: int) -> None:
+    known = {"ref": REF, "venue": "manifold", "version": "v", "first_seen_at": at(23.9), "closes_at": at(30.0)}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("schedule", {"ref": REF, "forecaster": "drifter", "closes_at": at(closes), "window": "open"}),
+        ("question", {**known, "changed_at": at(1.0)}),
+        ("question_version", {"version": "v", "ref": REF, "body": json.dumps({"title": "lit?"})}),
+    ]
+    assert len(judge(tmp_path, rows)) == count
