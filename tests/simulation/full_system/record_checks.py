@@ -77,6 +77,17 @@ select f.forecaster, f.cutoff, f.made_at, coalesce(p.raw_body, p.raw_probability
 join prediction p on p.forecast = f.id
 where f.state = 'done' and f.ref = :ref and f.version = :version and p.target = :target order by f.made_at, f.revision
 """
+# What may teach: who answered it in time, since when it had an outcome, and how many it had.
+_LESSONS = """
+select r.ref, f.forecaster, min(r.resolved_at) as resolved_at, min(r.seen_at) as seen_at, (
+    select count(*) from resolution o where o.ref = r.ref) as outcomes
+from resolution r join forecast f on f.ref = r.ref join prediction p on p.forecast = f.id and p.target = r.target
+join question q on q.ref = r.ref join question_version v on v.version = f.version
+where r.kind = 'happened' and f.state = 'done' and coalesce(p.raw_probability, p.probability) is not null
+  and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
+  and coalesce(json_extract(v.body, '$.facts.training'), '') <> 'no' group by r.ref, f.forecaster
+"""
+_LEARNED = re.compile(r"fitted to (\d+) outcomes")
 _CALIBRATED = """
 select f.id, f.ref, p.target, p.probability, p.raw_probability, p.body, p.raw_body from forecast f
 join prediction p on p.forecast = f.id
@@ -279,11 +290,23 @@ class RecordChecks:
             answers = [_newest_answers(row, by_name[name]) for name in members]
             if not all(answers) or isinstance(made, list):
                 continue
+            yield from self._lessons(row, reason, names[row["forecaster"]])
             weights, slack = _blend_weights(reason, members, len(answers))
             found = [_blended(one, weights) for one in product(*answers)]
             if len(weights) == len(answers) and not any(_is_blend(made, one, slack) for one in found):
                 what = f"{row['id']} of {row['ref']} says {made}, by {reason!r}"
                 yield f"forecast: the blend {what}, and of the newest answers {answers} it is {found[0]}"
+
+    def _lessons(self, row: Row, reason: str, members: Sequence[str]) -> Iterator[str]:
+        """The weights of a day are learned from what had an outcome before that day, and was known by then."""
+        found = _LEARNED.search(reason)
+        learned, day = int(found[1]) if found else 0, row["cutoff"][:10]
+        known = [one for one in read_rows(self.ledger, _LESSONS) if one["forecaster"] in members]
+        most = {one["ref"] for one in known if one["resolved_at"] < day}
+        least = {one["ref"] for one in known if one["outcomes"] == 1 and max(one["resolved_at"], one["seen_at"]) < day}
+        if not len(least) <= learned <= len(most):
+            what = f"{learned} outcomes taught {row['id']} of {row['cutoff']}"
+            yield f"forecast: {what}, and {len(least)} to {len(most)} had come before that day"
 
     def _is_fresh(self, known: Sequence[Row], blend: Row) -> bool:
         """Say whether the newest answer of a member was not stale when a blend began, and says something."""

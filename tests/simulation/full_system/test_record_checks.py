@@ -16,7 +16,7 @@ REF = "manifold:lamp"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
 create table score (forecast, target, rule, resolution, value);
-create table resolution (id, ref, kind, value, body, resolved_at);
+create table resolution (id, ref, target, kind, value, body, resolved_at, seen_at);
 create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted);
 create table question_version (version, ref, body);
 create table prediction (forecast, target, ref, probability, body, raw_probability, raw_body, scored_against);
@@ -338,7 +338,8 @@ def test_a_blend_is_made_of_the_newest_answers(tmp_path: Path, said: float, weig
     belief = json.dumps({"belief": {"reason": f"a pool of log odds by {weights}"}})
     rows.append(("trial", {"forecast": "both0.0", "number": 1, "body": belief}))
     ledger = write_ledger(tmp_path, TABLES, rows)
-    assert len([*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]) == count
+    found = [*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]
+    assert len([one for one in found if "the blend" in one]) == count
 
 
 @pytest.mark.parametrize(("kept", "count"), [([1, 2], 0), ([2], 1), ([1], 0)])
@@ -364,3 +365,36 @@ def test_on_paper_a_forecast_ends_with_the_next_statement(tmp_path: Path, ended:
     ]
     write_ledger(folder, statements, said).rename(folder / FORECAST_BOOK_FILE)
     assert len(judge(tmp_path, [])) == count
+
+
+@pytest.mark.parametrize(
+    ("learned", "days_ago", "training", "count"),
+    [(0, 1, "", 1), (1, 1, "", 0), (2, 1, "", 1), (1, 0, "", 1), (0, 0, "", 0), (1, 1, "no", 1)],
+)
+def test_a_blend_learns_from_what_came_before_its_day(
+    tmp_path: Path, learned: int, days_ago: int, training: str, count: int
+) -> None:
+    tables: Values = {"venues": {"manifold": {}}, "forecasters": {"both": {"settings": {"members": ["ash"]}}}}
+    ended, version = (NOON - timedelta(days=days_ago)).isoformat(), {"facts": {"training": training}}
+    early = dict.fromkeys(("cutoff", "started_at", "made_at"), (NOON - timedelta(days=2)).isoformat())
+    today = dict.fromkeys(("cutoff", "started_at", "made_at"), NOON.isoformat())
+    kept = {"version": "v", "state": "done", "revision": 1}
+    how = f"weights fitted to {learned} outcomes in 1 blocks" if learned else "equal weights with the sum 1.15"
+    rows: Rows = [
+        ("question_version", {"version": "v", "ref": "o", "body": json.dumps(version)}),
+        ("question", {"ref": "o", "version": "v"}),
+        (
+            "resolution",
+            {"id": 1, "ref": "o", "target": "t", "kind": "happened", "resolved_at": ended, "seen_at": ended},
+        ),
+        ("forecast", {**kept, **early, "id": "a", "ref": "o", "forecaster": "ash"}),
+        ("prediction", {"forecast": "a", "target": "t", "raw_probability": 0.5, "probability": 0.5}),
+        ("forecast", {**kept, **today, "id": "m", "ref": REF, "forecaster": "ash"}),
+        ("prediction", {"forecast": "m", "target": "t", "raw_probability": 0.6, "probability": 0.6}),
+        ("forecast", {**kept, **today, "id": "b", "ref": REF, "forecaster": "both"}),
+        ("prediction", {"forecast": "b", "target": "t", "raw_probability": 0.6145, "probability": 0.6145}),
+        ("trial", {"forecast": "b", "number": 1, "body": json.dumps({"belief": {"reason": f"by {how}: ash 1.15"}})}),
+    ]
+    ledger = write_ledger(tmp_path, TABLES, rows)
+    found = [*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]
+    assert len([one for one in found if "outcomes taught" in one]) == count
