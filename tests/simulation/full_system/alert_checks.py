@@ -48,9 +48,14 @@ LEVELS: Mapping[str, str] = {
 }
 # How long what may pass by itself lasts before it is reported.
 DELAYS: Mapping[str, timedelta] = {"discover ": timedelta(minutes=15), "": timedelta(minutes=30)}
+# A message that was taken at once has not waited for longer, but behind others.
+LONGEST_WAIT = timedelta(hours=3)
 # An event is looked for on the day after it.
 SEEN_FOR = timedelta(hours=23)
 WEEK, LETTER_HOUR = timedelta(days=7), 8
+_CRASHES = "select at from event where kind = 'crash'"
+# Whether the next life reports a crash.
+HOW_LIVES_END: Mapping[str, bool] = {"killed": True, "asked to stop": False}
 _TRIALS = """
 select f.forecaster, t.ended_at, json_extract(t.body, '$.belief') is null as is_without from trial t
 join forecast f on f.id = t.forecast where t.ended_at is not null order by t.ended_at
@@ -90,7 +95,7 @@ class AlertChecks:
     """Judges one ledger by the passes that report, and by the ids of the messages that people got.
 
     ``runs`` are all runs of jobs, ``configs`` the tables of the configuration, ``clock_moves`` the times to which
-    people set the clock.
+    people set the clock. ``lives`` are when lives began, and how they ended.
     """
 
     ledger: Path
@@ -99,6 +104,7 @@ class AlertChecks:
     runs: Sequence[JobRun] = ()
     configs: Sequence[Mapping[str, Any]] = ()
     clock_moves: Sequence[datetime] = ()
+    lives: Sequence[tuple[datetime, str]] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what nobody was told."""
@@ -112,6 +118,7 @@ class AlertChecks:
                 yield f"alerts: {row['what']} of {since} was not reported by {len(seen)} passes"
         yield from self._reported_again(alerts, looks)
         yield from self._happened(alerts, looks)
+        yield from self._crashes()
         yield from self._failing(alerts, looks)
         yield from self._failing_trials(alerts, looks)
         yield from self._messages(alerts)
@@ -152,6 +159,18 @@ class AlertChecks:
             since = "" if row["what"].startswith("the annulled") else row["at"]
             if not any(since <= one["opened_at"] <= format_timestamp(first.ended_at) for one in told):
                 yield f"alerts: {row['what']} at {at} was not reported by the look of {first.started_at}"
+
+    def _crashes(self) -> Iterator[str]:
+        """That a life was killed is recorded as the next one begins, and that it was stopped is not."""
+        crashes = [parse_timestamp(row["at"]) for row in read_rows(self.ledger, _CRASHES)]
+        for (begun, how), (began, _), (until, _) in zip(self.lives, self.lives[1:], self.lives[2:], strict=False):
+            has_run = any(begun <= run.started_at < began for run in self.runs)
+            has_run &= any(began <= run.started_at < until for run in self.runs)
+            is_told = any(began - ONE_MOMENT <= at < until - ONE_MOMENT for at in crashes)
+            is_wrong = has_run and how in HOW_LIVES_END and is_told != HOW_LIVES_END[how]
+            if is_wrong and not self._has_clock_moved(begun, until):
+                what = f"the life of {begun} was {how}"
+                yield f"alerts: {what}, and that is {'' if is_told else 'not '}reported as a crash"
 
     def _failing(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
         """A job that fails for half an hour, or a venue that cannot be read for a quarter, is reported."""
@@ -242,7 +261,9 @@ class AlertChecks:
             ):
                 what = f"{row['subject']} of {at} was sent at {row['ended_at']}"
                 yield f"alerts: {what}, in quiet hours until {quiet_until}"
-            if row["due_at"] != row["at"] and row["attempts"] == 0 and (is_critical or quiet_until is None):
+            # What waits behind a message that is not taken waits with it.
+            due = parse_timestamp(row["due_at"])
+            if due > at + LONGEST_WAIT and row["attempts"] <= 1 and (is_critical or quiet_until is None):
                 yield f"alerts: {row['subject']} of {at}, {row['level']}, waits until {row['due_at']}"
 
     def _letters(self, looks: Sequence[JobPass]) -> Iterator[str]:

@@ -79,6 +79,8 @@ EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0",
 QUIET_NIGHTS, WITHDRAWING, FAILING = 1 / 4, 1 / 4, 1 / 6
 # And in how many some markets have an outcome hours before they would close, which is not known at once.
 EARLY = 2 / 3
+# And in how many of those with Metaculus it is too busy at times to take a forecast, and says so.
+BUSY = 1 / 2
 NIGHTS: Sequence[tuple[str, str]] = (("22:00-07:00", "UTC"), ("20:30-09:15", "Europe/Berlin"), ("01:00-14:00", "UTC"))
 LOOKS_EVERY_S = 480.0
 # In how many seeds somebody else writes to an account of Foxcast, from some share of the days on.
@@ -186,7 +188,7 @@ class SimulationTraits:
     take little, so that an order moves the price, and only a part of a position is worth a sale. Lists have so many
     ``answers``. At ``night``, hours in a time zone, only what is critical is told. ``withdraws``: what is stale is
     taken back. ``has_outages``: at times a venue cannot be reached. ``ends_early``: some markets resolve before their
-    close.
+    close. ``is_busy``: Metaculus refuses some forecasts for now.
     """
 
     modes: Mapping[str, str]
@@ -221,6 +223,7 @@ class SimulationTraits:
     withdraws: bool = False
     has_outages: bool = False
     ends_early: bool = False
+    is_busy: bool = False
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -301,6 +304,7 @@ def _draw_quiet(traits: SimulationTraits, stream: np.random.Generator) -> Simula
         frequent_fault=None,
         has_outages=False,
         ends_early=False,
+        is_busy=False,
         armed_days=ARMED_DAYS,
         signed_a_day=SIGNED_QUIETLY,
         foreign_from_s=math.inf,
@@ -332,6 +336,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "night": night if is_quiet_at_night else None,
         "withdraws": "metaculus" in modes and bool(SeededRandom(plan.seed).stream("stale").random() < WITHDRAWING),
         "has_outages": plan.faulty and bool(failing.random() < FAILING),
+        "is_busy": plan.faulty and bool(SeededRandom(plan.seed).stream("busy").random() < BUSY),
         "ends_early": plan.faulty and bool(SeededRandom(plan.seed).stream("early outcomes").random() < EARLY),
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
         "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,

@@ -329,15 +329,16 @@ class ScheduleChecks:
     def _job_times(self) -> Iterator[str]:
         """Each job runs as often as is set in each life."""
         for begin, end in pairwise([*self.lives, self.now + LONGEST_MOVE]):
-            mine = [one for one in self.runs if begin <= one.started_at < end]
+            mine = sorted((one for one in self.runs if begin <= one.started_at < end), key=_start_of)
             for job in sorted({one.job for one in mine}):
                 every = self._interval(job)
-                runs = sorted((one for one in mine if one.job == job), key=lambda one: one.started_at)
-                pairs = [*pairwise(runs)] if every else []
+                runs = [one for one in mine if one.job == job]
+                # The last one was to be followed by another one before the life ended.
+                pairs = [*pairwise([*runs, *mine[-1:]])] if every else []
                 late = [
                     pair for pair in pairs if _gap_s(pair) > _slots(pair[0], min(every)) * max(every) + ONE_MINUTE_S
                 ]
-                early = [pair for pair in pairs if _gap_s(pair) < 0.5 * min(every)]
+                early = [pair for pair in pairs[:-1] if _gap_s(pair) < 0.5 * min(every)]
                 # All run once when a life begins, one after the other, whatever their time is.
                 wrong = [*late, *(early if len(early) > 4 and job not in WOKEN else ())]
                 wrong = [pair for pair in wrong if not self._has_clock_moved(*(one.started_at for one in pair))]
@@ -372,6 +373,10 @@ def _paid_by(call: Row, at: str) -> float:
         return float(call["worst_usd"]) if parse_timestamp(call["lost_at"]) <= late else 0.0
     ended = parse_timestamp(call["at"]) + timedelta(seconds=call["latency_s"] or 0.0)
     return float(call["cost_usd"] or 0.0) if ended <= late else 0.0
+
+
+def _start_of(run: JobRun) -> datetime:
+    return run.started_at
 
 
 def _gap_s(pair: tuple[JobRun, JobRun]) -> float:

@@ -324,6 +324,7 @@ def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         weather.run_ambiguous_replies(),
         weather.run_transfers(),
         weather.run_outages(chance.stream("outages at venues")),
+        weather.run_busy_times(chance.stream("busy times")),
         weather.run_early_outcomes(chance.stream("outcomes before the close")),
         run_partial_fills(parts.bridges.manifold, parts.traits, clock=parts.clock, stream=chance.stream("partial")),
     ]
@@ -475,7 +476,8 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         endings=facts["endings"],
         readings=parts.record.readings,
     )
-    alerts = AlertChecks(**known, passes=passes, messages=MESSAGES, runs=parts.lives.passes)
+    lives = [*zip(parts.lives.began, parts.lives.ends, strict=True)]
+    alerts = AlertChecks(**known, passes=passes, messages=MESSAGES, runs=parts.lives.passes, lives=lives)
     found = [*omissions.violations(), *renewals.violations(), *shortfalls.violations()]
     return [*found, *records.violations(), *alerts.violations()]
 

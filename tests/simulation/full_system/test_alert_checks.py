@@ -209,6 +209,7 @@ NIGHT = [{"alerts": {"quiet_hours": "22:00-07:00", "time_zone": "Europe/Berlin"}
         (9.5, "warning", 9.5, 9.6, 1),
         (9.5, "warning", 18.0, 9.6, 1),
         (9.5, "critical", 9.5, 9.6, 0),
+        (9.5, "critical", 18.0, 18.1, 1),
         (9.5, "critical", 18.0, None, 1),
         (8.5, "warning", 8.5, 8.6, 0),
         (8.5, "warning", 18.0, None, 1),
@@ -264,3 +265,14 @@ def test_a_forecaster_that_always_fails_is_reported(tmp_path: Path, without: lis
     rows += [("trial", {"forecast": "f", "ended_at": stamp(0.1 * n), "body": body}) for n, body in enumerate(bodies)]
     rows += alert("trials:ash", words, stamp(0.9)) if words else []
     assert len(judge(tmp_path, rows, 1.0)) == count
+
+
+@pytest.mark.parametrize(
+    ("how", "told", "count"), [("killed", 1, 0), ("killed", 0, 1), ("asked to stop", 0, 0), ("asked to stop", 1, 1)]
+)
+def test_a_crash_is_reported_by_the_next_life(tmp_path: Path, how: str, told: int, count: int) -> None:
+    lives = [(NOON, how), (NOON + timedelta(hours=3), "killed"), (NOON + timedelta(hours=6), "asked to stop")]
+    starts = [NOON + timedelta(hours=hours) for hours in (1, 4)]
+    runs = [JobRun(job="score", started_at=one, took_s=0.0, outcome=JobOutcome.DONE, detail="") for one in starts]
+    rows: Rows = [("event", {"kind": "crash", "text": "", "at": at(3.0)})] * told
+    assert len(judge(tmp_path, rows, lives=lives, runs=runs)) == count

@@ -58,6 +58,8 @@ TOPICS: Sequence[tuple[str, ...]] = (("lamps", "streets"), ("lamps",), ())
 # Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
 # every so often.
 BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
+# How long Metaculus is not too busy.
+BUSY_EVERY_S = 4.0 * HOUR_S
 # How often a market has an outcome so long before its close.
 EARLY_EVERY_S, EARLY_BY = 6.0 * HOUR_S, timedelta(hours=3)
 # How long there is no outage, and how long one lasts.
@@ -156,6 +158,14 @@ class VenueEvents:
             faults.refuses_connections = True
             await self.clock.sleep(float(stream.uniform(*OUTAGE_S)))
             faults.refuses_connections = False
+
+    async def run_busy_times(self, stream: np.random.Generator) -> None:
+        """Let Metaculus be too busy for a forecast or two, now and then, for ever."""
+        venue = self.bridges.metaculus
+        while self.traits.is_busy and venue is not None:
+            await self.clock.sleep(float(stream.exponential(BUSY_EVERY_S)))
+            if not venue.faults.pending:
+                venue.faults.schedule(RequestFault.TOO_MANY, method="POST", path=FORECASTS, times=2)
 
     async def run_early_outcomes(self, stream: np.random.Generator) -> None:
         """Resolve one of the markets that are open for hours, now and then, for ever."""
