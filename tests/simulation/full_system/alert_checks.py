@@ -34,7 +34,8 @@ select 'the missed window of ' || substr(text, 1, 60) as what, 'closed without a
 where kind = 'missed window' union all
 select 'the end of a life', 'the daemon was restarted', at from event where kind = 'crash' union all
 select 'the annulled question ' || r.ref, r.ref || ' was annulled', r.seen_at from resolution r
-where r.kind = 'void' and coalesce(json_extract(r.body, '$.reason'), '') <> 'withdrawn'
+where r.kind = 'void' and coalesce(json_extract(r.body, '$.reason'), '') not in
+  ('withdrawn', 'the resolution was undone', 'the resolution has just been changed')
   and r.id = (select max(o.id) from resolution o where o.ref = r.ref and o.target = r.target)
   and exists (select 1 from intent i join fill f on f.intent = i.id where i.ref = r.ref and f.at < r.seen_at) union all
 select 'the sale of ' || i.ref, substr(i.order_body ->> 'closing', 1, 40), i.planned_at from intent i

@@ -72,7 +72,7 @@ from attempt a join intent i on i.id = a.intent
 where a.state = 'absent' and i.batch = i.id and i.action in ('forecast', 'withdraw')
 """
 _STANDING = """
-select i.id, i.ref, i.venue, f.forecaster, f.made_at, i.planned_at, q.closes_at,
+select i.id, i.ref, i.venue, f.forecaster, f.made_at, i.changed_at, q.closes_at,
   (select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at,
   (select min(o.planned_at) from intent o where o.ref = i.ref and o.seq > i.seq
     and o.action in ('forecast', 'withdraw')) as followed_at,
@@ -139,15 +139,16 @@ class OmissionChecks:
 
         Those that began while ``open_venue`` was halted are not counted.
         """
-        found = self._by_job[job]
-        if not found:
-            return 0
-        until = until or max(one.ended_at for one in found[-3:]) + timedelta(hours=1)
-        if self._has_clock_moved(since, until):
-            return 0
-        first = bisect_right([one.started_at for one in found], since + ONE_MOMENT)
-        ended = [one for one in found[first:] if one.ended_at < until - ONE_MOMENT]
+        ended = self._list_passes(job, since, until)
         return sum(not open_venue or not self._is_halted(open_venue, one.started_at, one.ended_at) for one in ended)
+
+    def _list_passes(self, job: str, since: datetime, until: datetime | None) -> list[JobPass]:
+        found = self._by_job[job]
+        until = until or max((one.ended_at for one in found[-3:]), default=since) + timedelta(hours=1)
+        if self._has_clock_moved(since, until):
+            return []
+        first = bisect_right([one.started_at for one in found], since + ONE_MOMENT)
+        return [one for one in found[first:] if one.ended_at < until - ONE_MOMENT]
 
     def _policy(self, name: str, default: Any) -> list[Any]:
         return [config.get("policy", {}).get(name, default) for config in self.configs]
@@ -205,14 +206,17 @@ class OmissionChecks:
             return
         pauses = (max(self._policy("stale_after_h", STALE_AFTER_H)), max(self._policy("min_gap_h", MIN_GAP_H)))
         for row in read_rows(self.ledger, _STANDING):
+            # It may be stale by the time at which it is sent.
             due = parse_timestamp(row["made_at"]) + timedelta(hours=sum(pauses))
+            due = max(due, parse_timestamp(row["changed_at"]))
             ends = [row[name] for name in ("followed_at", "renewed_at", "resolved_at", "closes_at") if row[name]]
             until = min(map(parse_timestamp, ends), default=None)
-            # While it is worked on there may still be another one.
-            busy = [one for one in read_rows(self.ledger, _WORKED_ON, row) if one["ended_at"] > format_timestamp(due)]
-            if (until is not None and until < due) or busy or self._is_stopped(row["venue"], due, until):
+            if (until is not None and until < due) or self._is_stopped(row["venue"], due, until):
                 continue
-            if count := self._passes_between("submit", due, until):
+            # While it is worked on there may still be another one.
+            runs = [(one["started_at"], one["ended_at"]) for one in read_rows(self.ledger, _WORKED_ON, row)]
+            passes = self._list_passes("submit", due, until)
+            if count := sum(not any(_overlaps(one, *run) for run in runs) for one in passes):
                 what = f"the forecast of {row['ref']} of {row['made_at']}"
                 yield f"omission: {what} was to be withdrawn from {due} on, and {count} passes did not"
 
@@ -429,3 +433,9 @@ def _lasts(acts: Sequence[Fact], begins: str, ends: str, at: datetime) -> bool:
             if min(after, default=at) >= at - HEARD:
                 return True
     return False
+
+
+def _overlaps(one: JobPass, begun: str, ended: str) -> bool:
+    """Say whether a pass may have been under way in a time."""
+    first, last = parse_timestamp(begun) - ONE_MOMENT, parse_timestamp(ended) + ONE_MOMENT
+    return first <= one.ended_at and one.started_at <= last
