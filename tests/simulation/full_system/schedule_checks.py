@@ -335,9 +335,8 @@ class ScheduleChecks:
                 runs = [one for one in mine if one.job == job]
                 # The last one was to be followed by another one before the life ended.
                 pairs = [*pairwise([*runs, *mine[-1:]])] if every else []
-                late = [
-                    pair for pair in pairs if _gap_s(pair) > _slots(pair[0], min(every)) * max(every) + ONE_MINUTE_S
-                ]
+                # The slots in which a job still runs are left out.
+                late = [pair for pair in pairs if _gap_s(pair) > pair[0].took_s + max(every) + ONE_MINUTE_S]
                 early = [pair for pair in pairs[:-1] if _gap_s(pair) < 0.5 * min(every)]
                 # All run once when a life begins, one after the other, whatever their time is.
                 wrong = [*late, *(early if len(early) > 4 and job not in WOKEN else ())]
@@ -381,8 +380,3 @@ def _start_of(run: JobRun) -> datetime:
 
 def _gap_s(pair: tuple[JobRun, JobRun]) -> float:
     return (pair[1].started_at - pair[0].started_at).total_seconds()
-
-
-def _slots(run: JobRun, every_s: float) -> float:
-    """Return after how many slots a job runs again: those in which it still runs are left out."""
-    return 1.0 + (run.took_s + ONE_MINUTE_S) // every_s + (run.took_s > 1.0)
