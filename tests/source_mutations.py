@@ -51,7 +51,7 @@ def break_source(module_name: str, part: str, by: str) -> None:
     """Put ``by`` in the place of the first ``part`` of the source of a module; raises AssertionError without one.
 
     A changed function gets the code of the changed source, so that all who imported it run that. A changed value is
-    computed again, and so are the values of the module that are made of it.
+    computed again, and so are the values of the module that are made of it, also by functions.
     """
     module = import_module(module_name)
     source = Path(str(module.__file__)).read_text(encoding="utf-8")
@@ -62,11 +62,14 @@ def break_source(module_name: str, part: str, by: str) -> None:
     line, lines = before.count("\n") + 1, source.splitlines()
     changed = _Source(module, (before + by + after).splitlines(), line, by.count("\n") - part.count("\n"))
     for place, node in _definitions(module, ast.parse(source)):
+        is_changed = bool(changed.names & {one.id for one in ast.walk(node) if isinstance(one, ast.Name)})
         if isinstance(node, Definition):
             if _covers(node, line):
                 _function(getattr(place, node.name)).__code__ = _function(changed.execute(node)[node.name]).__code__
                 return
-        elif _covers(node, line) or changed.names & {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}:
+            # What it returns is another value, too.
+            changed.names |= {node.name} if is_changed and place is module else set()
+        elif _covers(node, line) or is_changed:
             changed.assign(node)
     if not changed.names:
         message = f"line {line} of {module_name}, {lines[line - 1]!r}, is in no function and no value"
@@ -80,7 +83,7 @@ def _function(found: Any) -> FunctionType:
 
 
 class _Source:
-    """The changed lines of a module; ``names`` are the values that were computed again."""
+    """The changed lines of a module; ``names`` are the values that were computed again, and functions of them."""
 
     def __init__(self, module: ModuleType, lines: list[str], line: int, longer: int) -> None:
         self._module, self._lines, self._line, self._longer = module, lines, line, longer

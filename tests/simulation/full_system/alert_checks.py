@@ -1,14 +1,21 @@
-"""What people are told: by docs/alerts.md, what breaks while the daemon looks is reported, and each message arrives."""
+"""What people are told: by docs/alerts.md, what breaks while the daemon looks is reported, and each message arrives.
+
+What is critical, what waits for the end of quiet hours, that what heals is said once, and what the weekly letter says.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from itertools import pairwise
+from datetime import UTC, datetime, time, timedelta
+from itertools import groupby, pairwise
 from pathlib import Path
+from statistics import mean
+from typing import Any
+from zoneinfo import ZoneInfo
 
+from bot.daemon.runner import JobOutcome, JobRun
 from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.omission_checks import LONGEST_MOVE, ONE_MOMENT, JobPass
@@ -20,10 +27,64 @@ where venue <> '' union all
 select 'the request ' || id, id, asked_at, min(expires_at, coalesce(answered_at, expires_at)) from approval union all
 select 'the doubt about ' || id, 'no known outcome', changed_at, null from intent where state = 'in doubt'
 """
-_ALERTS = "select key, text, opened_at, closed_at from alert order by id"
+_ALERTS = "select key, level, text, opened_at, closed_at from alert order by id"
+# What happens once, with words that its report has.
+_HAPPENED = """
+select 'the missed window of ' || substr(text, 1, 60) as what, 'closed without a forecast' as words, at from event
+where kind = 'missed window' union all
+select 'the end of a life', 'the daemon was restarted', at from event where kind = 'crash' union all
+select 'the annulled question ' || r.ref, r.ref || ' was annulled', r.seen_at from resolution r
+where r.kind = 'void' and coalesce(json_extract(r.body, '$.reason'), '') not in
+  ('withdrawn', 'the resolution was undone', 'the resolution has just been changed')
+  and r.id = (select max(o.id) from resolution o where o.ref = r.ref and o.target = r.target)
+  and exists (select 1 from intent i join fill f on f.intent = i.id where i.ref = r.ref and f.at < r.seen_at) union all
+select 'the sale of ' || i.ref, substr(i.order_body ->> 'closing', 1, 40), i.planned_at from intent i
+where i.state = 'acked' and i.order_body ->> 'closing' like '%trading.%'
+  and exists (select 1 from fill f where f.intent = i.id)
+"""
+# Levels by the name that begins a key (docs/alerts.md#what-is-reported).
+LEVELS: Mapping[str, str] = {
+    **dict.fromkeys(("halt", "trials", "in_doubt", "loss", "disk", "disk_halt"), "critical"),
+    **dict.fromkeys(("budget_80", "season", "drift", "letter"), "info"),
+}
+# How long what may pass by itself lasts before it is reported.
+DELAYS: Mapping[str, timedelta] = {"discover ": timedelta(minutes=15), "": timedelta(minutes=30)}
+# A message that was taken at once has not waited for longer, but behind others.
+LONGEST_WAIT = timedelta(hours=3)
+# An event is looked for on the day after it.
+SEEN_FOR = timedelta(hours=23)
+WEEK, LETTER_HOUR = timedelta(days=7), 8
+_CRASHES = "select at from event where kind = 'crash'"
+# Whether the next life reports a crash.
+HOW_LIVES_END: Mapping[str, bool] = {"killed": True, "asked to stop": False}
+_TRIALS = """
+select f.forecaster, t.ended_at, json_extract(t.body, '$.belief') is null as is_without from trial t
+join forecast f on f.id = t.forecast where t.ended_at is not null order by t.ended_at
+"""
+# So many of the newest trials of a day are looked at, and so few say nothing.
+NEWEST, FEWEST, DAY = 10, 3, timedelta(days=1)
+_LETTERS = "select subject, text, at from notification where subject like 'Foxcast, week to %'"
+_MADE = """
+select q.venue, count(*) as count, count(distinct f.ref) as questions from forecast f join question q on q.ref = f.ref
+where f.state = 'done' and f.made_at >= :since and f.made_at <= :at group by q.venue order by q.venue
+"""
+_FAILED_SINCE = """
+select count(*) as count from forecast where state = 'failed' and ended_at >= :since and ended_at <= :at
+"""
+_SCORED_SINCE = """
+select f.forecaster, s.value from score s join forecast f on f.id = s.forecast join resolution r on r.id = s.resolution
+join prediction p on p.forecast = s.forecast and p.target = s.target
+where s.rule = 'brier' and s.at >= :since and s.at <= :at and r.seen_at <= :at
+  and r.id = (select max(o.id) from resolution o where o.ref = r.ref and o.target = r.target and o.seen_at <= :at)
+  and f.revision = (select max(g.revision) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster
+    and g.state = 'done' and g.forecast_only = 0 and g.made_at <= :at)
+"""
+_COSTS_SINCE = """
+select count(*) as calls, total(coalesce(cost_usd, worst_usd)) as usd from model_call where at >= :since and at <= :at
+"""
 # What comes and goes by itself from one look to the next: the pager of the simulation takes no message at times.
 MAY_FLAP = ("notifier:", "clock:")
-_SENT = "select id, channel, state, at, due_at, ended_at from notification"
+_SENT = "select id, channel, level, state, at, due_at, ended_at, attempts, text, subject from notification"
 # So often in a row nothing breaks and heals by chance.
 FLAPS = 2
 # A channel that took no message is tried again after a quarter of an hour at the latest.
@@ -32,11 +93,19 @@ TRIED_AGAIN = timedelta(minutes=16)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertChecks:
-    """Judges one ledger by the passes that report, and by the ids of the messages that people got."""
+    """Judges one ledger by the passes that report, and by the ids of the messages that people got.
+
+    ``runs`` are all runs of jobs, ``configs`` the tables of the configuration, ``clock_moves`` the times to which
+    people set the clock. ``lives`` are when lives began, and how they ended.
+    """
 
     ledger: Path
     passes: Sequence[JobPass]
     messages: Collection[str]
+    runs: Sequence[JobRun] = ()
+    configs: Sequence[Mapping[str, Any]] = ()
+    clock_moves: Sequence[datetime] = ()
+    lives: Sequence[tuple[datetime, str]] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what nobody was told."""
@@ -49,6 +118,13 @@ class AlertChecks:
             if seen and not any(row["words"] in alert["text"] for alert in alerts):
                 yield f"alerts: {row['what']} of {since} was not reported by {len(seen)} passes"
         yield from self._reported_again(alerts, looks)
+        yield from self._happened(alerts, looks)
+        yield from self._crashes()
+        yield from self._failing(alerts, looks)
+        yield from self._failing_trials(alerts, looks)
+        yield from self._messages(alerts)
+        yield from self._quiet_hours()
+        yield from self._letters(looks)
         last = max((one.started_at for one in looks), default=None)
         for row in read_rows(self.ledger, _SENT):
             if row["state"] == "delivered" and row["id"] not in self.messages:
@@ -71,3 +147,188 @@ class AlertChecks:
                 again = again + 1 if before["text"] == after["text"] and len(between) <= 1 else 0
                 if again == FLAPS:
                     yield f"alerts: {key} was said to be over and reported again {again} times, each at the next look"
+
+    def _happened(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
+        """What happens once is reported by the next look after it."""
+        for row in read_rows(self.ledger, _HAPPENED):
+            at = parse_timestamp(row["at"])
+            first = min((one for one in looks if one.started_at > at + ONE_MOMENT), key=_began, default=None)
+            if first is None or self._has_clock_moved(at, first.ended_at) or first.ended_at > at + SEEN_FOR:
+                continue
+            told = [one for one in alerts if row["words"] in one["text"]]
+            # That a question was annulled is said once, whatever becomes of that.
+            since = "" if row["what"].startswith("the annulled") else row["at"]
+            if not any(since <= one["opened_at"] <= format_timestamp(first.ended_at) for one in told):
+                yield f"alerts: {row['what']} at {at} was not reported by the look of {first.started_at}"
+
+    def _crashes(self) -> Iterator[str]:
+        """That a life was killed is recorded as the next one begins, and that it was stopped is not."""
+        crashes = [parse_timestamp(row["at"]) for row in read_rows(self.ledger, _CRASHES)]
+        for (begun, how), (began, _), (until, _) in zip(self.lives, self.lives[1:], self.lives[2:], strict=False):
+            has_run = any(begun <= run.started_at < began for run in self.runs)
+            has_run &= any(began <= run.started_at < until for run in self.runs)
+            is_told = any(began - ONE_MOMENT <= at < until - ONE_MOMENT for at in crashes)
+            is_wrong = has_run and how in HOW_LIVES_END and is_told != HOW_LIVES_END[how]
+            if is_wrong and not self._has_clock_moved(begun, until):
+                what = f"the life of {begun} was {how}"
+                yield f"alerts: {what}, and that is {'' if is_told else 'not '}reported as a crash"
+
+    def _failing(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
+        """A job that fails for half an hour, or a venue that cannot be read for a quarter, is reported."""
+        runs = sorted((one for one in self.runs if one.job != "backup"), key=lambda one: (one.job, one.started_at))
+        for job, of_job in groupby(runs, key=lambda one: one.job):
+            since: datetime | None = None
+            for run, after in pairwise([*of_job, None]):
+                assert run is not None
+                since = None if run.outcome is JobOutcome.DONE else since or run.started_at
+                ended = run.started_at + timedelta(seconds=run.took_s)
+                until = ended + SEEN_FOR if after is None else min(after.started_at, ended + SEEN_FOR)
+                delay = next(length for name, length in DELAYS.items() if job.startswith(name))
+                if since is None or self._has_clock_moved(since, until):
+                    continue
+                due = max(ended, since + delay) + ONE_MOMENT
+                seen = [one for one in looks if one.started_at > due and one.ended_at < until - ONE_MOMENT]
+                words = f"{job.removeprefix('discover ')} could not be read" if " " in job else f"the job {job} fails"
+                words = words if job.startswith("discover ") else f"the job {job} fails"
+                first = format_timestamp(since)
+                told = [one for one in alerts if words in one["text"] and (one["closed_at"] or "~") > first]
+                if seen and not any(one["opened_at"] <= format_timestamp(seen[0].ended_at) for one in told):
+                    look = f"the look of {seen[0].started_at}"
+                    yield f"alerts: {job} failed from {since} on, and was not reported by {look}"
+                    break
+
+    def _failing_trials(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
+        """A forecaster none of whose last trials of a day gave an answer is reported."""
+        rows = read_rows(self.ledger, _TRIALS)
+        for look in looks:
+            since, until = format_timestamp(look.started_at - DAY + ONE_MOMENT), format_timestamp(look.started_at)
+            newest: dict[str, list[Row]] = defaultdict(list)
+            for row in rows:
+                if since <= row["ended_at"] < until:
+                    newest[row["forecaster"]].append(row)
+            for forecaster, trials in newest.items():
+                last = trials[-NEWEST:]
+                # What ended as they were looked at may be seen or not.
+                is_sure = parse_timestamp(last[-1]["ended_at"]) < look.started_at - ONE_MOMENT
+                is_failing = len(last) >= FEWEST and all(row["is_without"] for row in last) and is_sure
+                told = [one for one in alerts if f"trials of {forecaster} gave an answer" in one["text"]]
+                is_told = any(
+                    one["opened_at"] <= format_timestamp(look.ended_at) <= (one["closed_at"] or "~") for one in told
+                )
+                if is_failing and not is_told and not self._has_clock_moved(look.started_at - DAY, look.ended_at):
+                    what = f"all {len(last)} trials of {forecaster} up to {last[-1]['ended_at']} failed"
+                    yield f"alerts: {what}, and that was not reported by the look of {look.started_at}"
+                    return
+
+    def _messages(self, alerts: Sequence[Row]) -> Iterator[str]:
+        """Each alert has its level, is told in one message of its look, and what has healed is told once."""
+        told: dict[str, list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _SENT):
+            told[row["at"]].append(row)
+        for at, rows in told.items():
+            plain = [row for row in rows if not row["subject"].startswith("Foxcast, week to")]
+            if len(plain) > 2 or len({row["level"] == "critical" for row in plain}) < len(plain):
+                yield f"alerts: the look of {at} made the messages {[row['subject'] for row in plain]}"
+        for alert in alerts:
+            name = alert["key"].partition(":")[0]
+            if alert["level"] != LEVELS.get(name, "warning"):
+                yield f"alerts: {alert['key']} is {alert['level']}, and is {LEVELS.get(name, 'warning')}"
+            if name in {"letter", "notifier"}:
+                continue
+            if not any(_has_text(row, alert["text"]) for row in told[alert["opened_at"]]):
+                yield f"alerts: {alert['key']} of {alert['opened_at']} is in no message"
+            has_healed = alert["closed_at"] is not None and alert["closed_at"] != alert["opened_at"]
+            if has_healed and not any("resolved: " in row["text"] for row in told[alert["closed_at"]]):
+                yield f"alerts: nobody was told that {alert['key']} was over at {alert['closed_at']}"
+
+    def _quiet_hours(self) -> Iterator[str]:
+        """In quiet hours only what is critical is sent, at once; the rest follows at their end."""
+        tables = [config.get("alerts", {}) for config in self.configs]
+        if not tables or not tables[0].get("quiet_hours"):
+            return
+        begin, end = map(time.fromisoformat, tables[0]["quiet_hours"].split("-"))
+        zone = ZoneInfo(tables[0].get("time_zone", "UTC"))
+        for row in read_rows(self.ledger, _SENT):
+            quiet_until = _quiet_end(parse_timestamp(row["at"]), begin, end, zone)
+            is_critical = row["level"] == "critical"
+            ended = row["ended_at"] and parse_timestamp(row["ended_at"])
+            at = parse_timestamp(row["at"])
+            if ended and self._has_clock_moved(at, ended):
+                continue
+            if (
+                not is_critical
+                and quiet_until is not None
+                and (parse_timestamp(row["due_at"]) < quiet_until or (ended and ended < quiet_until))
+            ):
+                what = f"{row['subject']} of {at} was sent at {row['ended_at']}"
+                yield f"alerts: {what}, in quiet hours until {quiet_until}"
+            # What waits behind a message that is not taken waits with it.
+            due = parse_timestamp(row["due_at"])
+            if due > at + LONGEST_WAIT and row["attempts"] <= 1 and (is_critical or quiet_until is None):
+                yield f"alerts: {row['subject']} of {at}, {row['level']}, waits until {row['due_at']}"
+
+    def _letters(self, looks: Sequence[JobPass]) -> Iterator[str]:
+        """The letter of a week comes on its day, and says what was forecast, scored and spent in the seven days."""
+        table = self.configs[0].get("alerts", {}) if self.configs else {}
+        letters = read_rows(self.ledger, _LETTERS)
+        days = [row["subject"][17:27] for row in letters]
+        for day in {day for day in days if days.count(day) > 1}:
+            yield f"alerts: the letter of {day} was written {days.count(day)} times"
+        if table.get("letter_day", "monday") == "monday":
+            yield from self._missing_letters(days, looks, ZoneInfo(table.get("time_zone", "UTC")))
+        for row in letters:
+            due = datetime.fromisoformat(row["subject"][17:27]).replace(
+                hour=LETTER_HOUR, tzinfo=ZoneInfo(table.get("time_zone", "UTC"))
+            )
+            since = format_timestamp(due.astimezone(UTC) - WEEK)
+            values = {"since": since, "at": row["at"]}
+            lines = [*self._letter_lines(values)]
+            missing = [line for line in lines if line not in row["text"]]
+            if missing and not self._has_clock_moved(parse_timestamp(row["at"]), parse_timestamp(row["at"])):
+                yield f"alerts: the letter of {row['at']} says {row['text'][:300]!r}, and not {missing}"
+
+    def _missing_letters(self, days: Sequence[str], looks: Sequence[JobPass], zone: ZoneInfo) -> Iterator[str]:
+        made = read_rows(self.ledger, "select min(made_at) as first from forecast where state = 'done'")[0]["first"]
+        for look in looks if made else ():
+            local = look.started_at.astimezone(zone)
+            due = datetime.combine(local.date(), time(LETTER_HOUR), zone)
+            is_due = local.weekday() == 0 and local > due + ONE_MOMENT and parse_timestamp(made) < due
+            if is_due and f"{due:%Y-%m-%d}" not in days and not self._has_clock_moved(due, look.ended_at):
+                yield f"alerts: the letter of {due:%Y-%m-%d} was not written by the look of {look.started_at}"
+                return
+
+    def _letter_lines(self, values: Mapping[str, str]) -> Iterator[str]:
+        """Yield what a letter must say of the time that it is about."""
+        made = read_rows(self.ledger, _MADE, values)
+        parts = [f"{row['count']} at {row['venue']} (of {row['questions']} questions)" for row in made]
+        yield f"Forecasts: {', '.join(parts) or 'none'}"
+        if failed := read_rows(self.ledger, _FAILED_SINCE, values)[0]["count"]:
+            yield f"; {failed} failed"
+        scores: dict[str, list[float]] = defaultdict(list)
+        for row in read_rows(self.ledger, _SCORED_SINCE, values):
+            scores[row["forecaster"]].append(row["value"])
+        for forecaster, found in scores.items():
+            yield f"Scored: {len(found)} of {forecaster}, mean Brier score {mean(found):.3f}"
+        costs = read_rows(self.ledger, _COSTS_SINCE, values)[0]
+        yield f"Models: {costs['calls']} calls, {costs['usd']:.2f} USD"
+
+    def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
+        return any(first - LONGEST_MOVE <= moved <= last + LONGEST_MOVE for moved in self.clock_moves)
+
+
+def _began(one: JobPass) -> datetime:
+    return one.started_at
+
+
+def _has_text(message: Row, text: str) -> bool:
+    """Say whether a message has the text of an alert; what may be taken for an address is written in another way."""
+    return " ".join(text.split())[:60] in " ".join(message["text"].split())
+
+
+def _quiet_end(at: datetime, begin: time, end: time, zone: ZoneInfo) -> datetime | None:
+    """Return when the quiet hours end in which a moment lies, None outside of them."""
+    local = at.astimezone(zone)
+    is_quiet = begin <= local.time() < end if begin < end else local.time() >= begin or local.time() < end
+    if not is_quiet:
+        return None
+    return datetime.combine(local.date() + timedelta(days=local.time() >= end), end, zone).astimezone(UTC)

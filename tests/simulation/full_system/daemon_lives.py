@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,11 +65,10 @@ EXPECTED = {
 class DaemonLives:
     """The lives of one Foxcast, one after the other, each on the files of the one before; ``ends`` is how they ended.
 
-    ``clock`` is the machine's, which people may set. ``writes`` tells how many writes the venues heard so far,
-    ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to close positions.
-    ``passes`` are the runs of jobs, in the order in which they ended. ``killed_with`` counts the kills at which an
-    intent in a state was there. ``noticed`` is called at each turn of the
-    loop, ``beats`` at each heartbeat.
+    ``began`` is when, by the ``clock`` of the machine, which people may set. ``writes`` tells how many writes the
+    venues heard so far, ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to close
+    positions. ``passes`` are the runs of jobs, in the order in which they ended. ``killed_with`` counts the kills at
+    which an intent in a state was there. ``noticed`` is called at each turn of the loop, ``beats`` at each heartbeat.
     """
 
     clock: VirtualClock
@@ -79,6 +79,7 @@ class DaemonLives:
     noticed: Callable[[], None]
     beats: Callable[[], None]
     ends: list[str] = field(default_factory=list)
+    began: list[datetime] = field(default_factory=list)
     passes: list[JobRun] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     killed_with: Counter[str] = field(default_factory=Counter)
@@ -179,6 +180,7 @@ class DaemonLives:
     def _prepare_life(self) -> None:
         before = self.next_folder(self.number)
         self.ends.append("alive")
+        self.began.append(self.clock.now())
         self._alive = True
         before.rename(self.home)
         for ledger in self.home.glob(f"*/*/{LEDGER_FILE}"):
@@ -227,7 +229,11 @@ class DaemonLives:
             jobs = [replace(job, run_requested=heard[job.name]) if job.name in heard else job for job in app.jobs()]
             jobs += app.price_watches()
             try:
-                return await run_daemon(jobs, clock=self.clock, limits=WATCH, record=record, stop=app.stopping)
+                # As the command does it (``bot.cli.run``), so that a crash is reported by the next life.
+                await recorder.record_start(self.clock.now())
+                end = await run_daemon(jobs, clock=self.clock, limits=WATCH, record=record, stop=app.stopping)
+                await recorder.record_end(end, self.clock.now())
+                return end
             finally:
                 if disk is not None:
                     disk.cancel()

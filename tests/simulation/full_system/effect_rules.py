@@ -64,6 +64,10 @@ ROWS: Mapping[str, str] = {
         i.order_body ->> 'side' as side, coalesce(i.order_body ->> 'closing', '') as closing
         from intent i join question q on q.ref = i.ref where i.order_body is not null""",
 }
+ROUND_TARGETS = """
+select distinct p.ref, p.target from prediction p join forecast f on f.id = p.forecast
+where p.ref like 'forecastbench:%' and f.state = 'done' and julianday(f.made_at) < julianday(:since)
+"""
 ROUND_ROWS = "select ref, target, kind, value from current_resolution where ref like 'forecastbench:%'"
 # What a contract brought in cash, what of that was a refund that is in force, and whether there is one.
 REFUNDED = """
@@ -331,6 +335,21 @@ def _drifted(row: Fact, settings: Fact, step: int) -> float:
     price = 0.5 if row["crowd"] is None else row["crowd"]
     odds = max(price, 0.01) / max(1.0 - price, 0.01) * math.exp(move)
     return float(odds / (1.0 + odds))
+
+
+def missing_outcomes(files: Mapping[str, Any], recorded: Sequence[Fact], said: Sequence[Fact]) -> Iterator[str]:
+    """Say which outcome of a round is not on record, of the rows of ``ROUND_TARGETS``."""
+    there = {(row["ref"], row["target"]) for row in recorded}
+    known = {
+        (name[:10], row["id"], row["resolution_date"])
+        for name, file in files.items()
+        for row in file["resolutions"]
+        if row["resolved"]
+    }
+    for row in said:
+        due, _, number = row["ref"].partition(":")[2].split("/", 2)
+        if (due, number, row["target"]) in known and (row["ref"], row["target"]) not in there:
+            yield f"outcome: {row['ref']}, {row['target']} is in its file, and not on record"
 
 
 def round_outcomes(files: Mapping[str, Any], recorded: Sequence[Fact]) -> Iterator[str]:

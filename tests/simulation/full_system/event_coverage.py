@@ -53,6 +53,14 @@ KINDS: Mapping[str, str] = {
     "kind both live and approve at a venue": """
         select count(*) from (select venue from intent where mode <> 'paper' group by venue
           having count(distinct mode) > 1)""",
+    "kind stale forecast withdrawn": "select count(*) from intent where action = 'withdraw' and state = 'acked'",
+    "kind forecast after its outcome": """
+        select count(*) from forecast f join resolution r on r.ref = f.ref
+        where f.state = 'done' and r.kind = 'happened' and f.cutoff > r.resolved_at""",
+    "kind message kept for the morning": """
+        select count(*) from notification where julianday(due_at) - julianday(at) > 1.0 / 24.0""",
+    "kind venue reported as down": "select count(*) from alert where key like 'venue:%'",
+    "kind crash reported": "select count(*) from alert where key like 'crash:%'",
     "kind venue resumed by itself": "select count(*) from audit where kind = 'resume' and actor = ''",
     "kind call reserved beside another": """
         select count(*) from model_call a where a.worst_usd > 0 and exists (

@@ -19,7 +19,7 @@ from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import CENT, Row, integrity_faults, paper_book_faults, read_rows, unanswered_writes
 from tests.simulation.full_system import polymarket_orders, question_versions
 from tests.simulation.full_system.observer import is_cancel, is_write
-from tests.simulation.full_system.outcome_checks import FORECAST, RECORDED, SCORED, SET_BACK, OutcomeChecks
+from tests.simulation.full_system.outcome_checks import ASKED, FORECAST, RECORDED, SCORED, SET_BACK, OutcomeChecks
 from tests.simulation.full_system.plan import RECONCILE_S
 from tests.simulation.full_system.profit_checks import transfers_taken_for_profit, wrong_profits
 
@@ -62,7 +62,8 @@ _FENCES = "select intent, max(fence_at) as fence from attempt where fence_at is 
 class FinalChecks:
     """Reads one ledger; ``violations`` yields what is wrong.
 
-    ``limits`` is what orders at a venue could cost at most, by the names of caps.
+    ``limits`` is what orders at a venue could cost at most, by the names of caps. From ``calm_since`` on venues were
+    read without faults.
     """
 
     ledger: Path
@@ -72,6 +73,7 @@ class FinalChecks:
     period: timedelta
     undone: Mapping[str, datetime]
     limits: Callable[[str], Mapping[str, float]]
+    calm_since: datetime | None = None
 
     def violations(self) -> Iterator[str]:
         """Say what is wrong, invariant by invariant."""
@@ -352,6 +354,8 @@ class FinalChecks:
         outcomes = OutcomeChecks(bridges=self.bridges, undone=self.undone, now=self.now, slower=slower)
         yield from outcomes.judge(self.rows(RECORDED), self.rows(FORECAST))
         yield from outcomes.judge_scores(self.rows(SCORED))
+        if self.calm_since is not None:
+            yield from outcomes.judge_questions(self.rows(ASKED), self.calm_since)
 
 
 def early_resumes(audit: Iterable[Row]) -> Iterator[str]:

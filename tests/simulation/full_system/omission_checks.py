@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bot.store.serialization import parse_timestamp
+from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.operators import ADA
 from tests.simulation.full_system.schedule_checks import FAILED_AGAIN
@@ -34,13 +34,14 @@ OLD_LISTS, ASKED = 2, "asked for"
 # A price that could not be read: the forecast is postponed before it begins.
 _ERROR_REASON = re.compile(r"\w+Error: ")
 _STOPS = ("halt", "stop file", "disarm")
+_ENDED = ("superseded", "refused", "acked")
 MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H = 1.0, 72.0, (24.0, 2.0)
 _DECIDED = """
 select f.id, f.ref, f.made_at, min(d.at) as first_at, f.decided_at
 from forecast f left join decision d on d.forecast = f.id where f.state = 'done' group by f.id
 """
 _UNSENT = """
-select i.id, i.ref, i.venue, i.state, i.planned_at, i.changed_at, min(a.started_at) as sent_at
+select i.id, i.ref, i.venue, i.action, i.state, i.planned_at, i.changed_at, min(a.started_at) as sent_at
 from intent i left join attempt a on a.intent = i.id
 where i.venue <> 'forecastbench' and i.action <> 'comment' group by i.id
 """
@@ -63,6 +64,29 @@ where d.verdict = 'hold'
 """
 
 
+# What was sent alone and provably did not arrive, with when it was sent again.
+_NOT_ARRIVED = """
+select i.id, i.ref, i.venue, i.action, i.state, i.changed_at, a.settled_at,
+  (select min(b.started_at) from attempt b where b.intent = i.id and b.number > a.number) as again_at
+from attempt a join intent i on i.id = a.intent
+where a.state = 'absent' and i.batch = i.id and i.action in ('forecast', 'withdraw')
+"""
+_STANDING = """
+select i.id, i.ref, i.venue, f.forecaster, f.made_at, i.changed_at, q.closes_at,
+  (select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at,
+  (select min(o.planned_at) from intent o where o.ref = i.ref and o.seq > i.seq
+    and o.action in ('forecast', 'withdraw')) as followed_at,
+  (select min(g.made_at) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done'
+    and g.forecast_only = 0 and g.revision > f.revision) as renewed_at
+from intent i join forecast f on f.id = i.forecast join question q on q.ref = i.ref
+where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
+"""
+_WORKED_ON = """
+select started_at, coalesce(ended_at, started_at) as ended_at from forecast
+where ref = :ref and forecaster = :forecaster and forecast_only = 0
+"""
+# So long after it is known that it did not arrive a forecast is sent again.
+SENT_AGAIN = timedelta(minutes=6)
 _ARMS = "select venue, armed_at, until, disarmed_at from arm order by armed_at"
 
 
@@ -96,6 +120,8 @@ class OmissionChecks:
         """Say what was not done, or too late."""
         yield from self._undecided()
         yield from self._unsent()
+        yield from self._not_sent_again()
+        yield from self._not_withdrawn()
         yield from self._not_renewed()
         yield from self._forecast_after_close()
         yield from self._held_on()
@@ -108,16 +134,21 @@ class OmissionChecks:
             found[one.job].append(one)
         return found
 
-    def _passes_between(self, job: str, since: datetime, until: datetime | None) -> int:
-        """Return how many passes began and ended in a time in which nobody set the clock."""
+    def _passes_between(self, job: str, since: datetime, until: datetime | None, *, open_venue: str = "") -> int:
+        """Return how many passes began and ended in a time in which nobody set the clock.
+
+        Those that began while ``open_venue`` was halted are not counted.
+        """
+        ended = self._list_passes(job, since, until)
+        return sum(not open_venue or not self._is_halted(open_venue, one.started_at, one.ended_at) for one in ended)
+
+    def _list_passes(self, job: str, since: datetime, until: datetime | None) -> list[JobPass]:
         found = self._by_job[job]
-        if not found:
-            return 0
-        until = until or max(one.ended_at for one in found[-3:]) + timedelta(hours=1)
+        until = until or max((one.ended_at for one in found[-3:]), default=since) + timedelta(hours=1)
         if self._has_clock_moved(since, until):
-            return 0
+            return []
         first = bisect_right([one.started_at for one in found], since + ONE_MOMENT)
-        return sum(one.ended_at < until - ONE_MOMENT for one in found[first:])
+        return [one for one in found[first:] if one.ended_at < until - ONE_MOMENT]
 
     def _policy(self, name: str, default: Any) -> list[Any]:
         return [config.get("policy", {}).get(name, default) for config in self.configs]
@@ -137,12 +168,63 @@ class OmissionChecks:
             until = row["sent_at"] or (row["changed_at"] if row["state"] == "superseded" else None)
             if self._is_stopped(row["venue"], planned, until and parse_timestamp(until)):
                 continue
+            # What is decided is given up where nobody permits it; what takes something back waits until somebody does.
+            if row["action"] == "withdraw" and not self._is_armed(row["venue"], planned, until):
+                continue
             if count := self._passes_between("submit", planned, until and parse_timestamp(until)):
                 what = f"{row['id']} on {row['ref']}, planned at {planned}"
                 yield f"omission: {what}, left at {until}, {count} passes later"
 
+    def _is_armed(self, venue: str, since: datetime, until: str | None) -> bool:
+        """Say whether one arm record was in force all that time, with one configuration."""
+        last = until or format_timestamp(max(one.ended_at for one in self._by_job["submit"]))
+        return len(self.configs) == 1 and any(
+            arm["venue"] == venue
+            and arm["armed_at"] <= format_timestamp(since)
+            and min(arm["until"], arm["disarmed_at"] or arm["until"]) >= last
+            for arm in read_rows(self.ledger, _ARMS)
+        )
+
+    def _not_sent_again(self) -> Iterator[str]:
+        """What provably did not arrive is sent again some minutes later, or given up."""
+        for row in read_rows(self.ledger, _NOT_ARRIVED):
+            settled = parse_timestamp(row["settled_at"])
+            ended = row["again_at"] or (row["changed_at"] if row["state"] in _ENDED else None)
+            until = ended and parse_timestamp(ended)
+            due = settled + SENT_AGAIN
+            if (until is not None and until < due) or self._is_stopped_by_people(row["venue"], settled, until):
+                continue
+            if row["action"] == "withdraw" and not self._is_armed(row["venue"], settled, ended):
+                continue
+            if count := self._passes_between("submit", due, until, open_venue=row["venue"]):
+                what = f"{row['id']} on {row['ref']}, which had not arrived at {settled}"
+                yield f"omission: {what}, was sent again at {ended}, {count} passes after {due}"
+
+    def _not_withdrawn(self) -> Iterator[str]:
+        """A forecast that is stale, and was not renewed for a while, is withdrawn where that is set."""
+        if not all(self._policy("withdraw_stale", default=False)):
+            return
+        pauses = (max(self._policy("stale_after_h", STALE_AFTER_H)), max(self._policy("min_gap_h", MIN_GAP_H)))
+        for row in read_rows(self.ledger, _STANDING):
+            # It may be stale by the time at which it is sent.
+            due = parse_timestamp(row["made_at"]) + timedelta(hours=sum(pauses))
+            due = max(due, parse_timestamp(row["changed_at"]))
+            ends = [row[name] for name in ("followed_at", "renewed_at", "resolved_at", "closes_at") if row[name]]
+            until = min(map(parse_timestamp, ends), default=None)
+            if (until is not None and until < due) or self._is_stopped(row["venue"], due, until):
+                continue
+            # While it is worked on there may still be another one.
+            runs = [(one["started_at"], one["ended_at"]) for one in read_rows(self.ledger, _WORKED_ON, row)]
+            passes = self._list_passes("submit", due, until)
+            if count := sum(not any(_overlaps(one, *run) for run in runs) for one in passes):
+                what = f"the forecast of {row['ref']} of {row['made_at']}"
+                yield f"omission: {what} was to be withdrawn from {due} on, and {count} passes did not"
+
     def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
         """Say whether somebody, or the program, had stopped a venue in that time."""
+        return self._is_stopped_by_people(venue, since, until) or self._is_halted(venue, since, until)
+
+    def _is_stopped_by_people(self, venue: str, since: datetime, until: datetime | None) -> bool:
         until = until or datetime.max.replace(tzinfo=UTC)
         ends = [act["clock"] for act in self.acts if act["kind"] == "stop file gone"]
         for act in self.acts:
@@ -150,6 +232,10 @@ class OmissionChecks:
                 ended = min((at for at in ends if at > act["clock"]), default=until)
                 if ended + LONGEST_MOVE >= since:
                     return True
+        return False
+
+    def _is_halted(self, venue: str, since: datetime, until: datetime | None) -> bool:
+        until = until or datetime.max.replace(tzinfo=UTC)
         halts = read_rows(self.ledger, "select venue, at, resumed_at from halt")
         return any(
             row["venue"] in {venue, ""}
@@ -283,6 +369,9 @@ class OmissionChecks:
         elif why.startswith("halted by STOP"):
             # Who halts everything leaves such a file, too.
             mine = [act for act in mine if act["kind"] != "halt" or not act.get("venue")]
+            # A halt that is heard of only after the file was taken away leaves another one.
+            late = [act["clock"] for act in mine if act["kind"] == "halt"]
+            mine = [act for act in mine if act["kind"] != "stop file gone" or not self._was_unheard(late, act["clock"])]
             kinds, what = (("stop file", "stop file gone"), ("halt", "stop file gone")), "there was no such file"
         elif f"was stopped by {ADA} at" in why:
             mine = [act for act in mine if act.get("venue") in {venue, "", None}]
@@ -292,6 +381,12 @@ class OmissionChecks:
             mine = [act for act in mine if act["kind"] != "resume" or self._was_heard(act["clock"])]
             return None if any(_lasts(mine, begins, ends, at) for begins, ends in kinds) else what
         return self._wrong_permission(row, at)
+
+    def _was_unheard(self, asked: Sequence[datetime], at: datetime) -> bool:
+        """Say whether what was asked for last before a moment was not heard of by then."""
+        last = max((one for one in asked if one <= at), default=None)
+        found = self._by_job["requests"]
+        return last is not None and not any(last <= one.started_at <= at for one in found)
 
     def _was_heard(self, at: datetime) -> bool:
         """Say whether the program ran soon after a moment."""
@@ -338,3 +433,9 @@ def _lasts(acts: Sequence[Fact], begins: str, ends: str, at: datetime) -> bool:
             if min(after, default=at) >= at - HEARD:
                 return True
     return False
+
+
+def _overlaps(one: JobPass, begun: str, ended: str) -> bool:
+    """Say whether a pass may have been under way in a time."""
+    first, last = parse_timestamp(begun) - ONE_MOMENT, parse_timestamp(ended) + ONE_MOMENT
+    return first <= one.ended_at and one.started_at <= last

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,10 +21,17 @@ if TYPE_CHECKING:
     from bot.simulator.venues.manifold_state import FakeManifoldMarket
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
-RECORDED = "select ref, target, kind, value, seen_at from resolution order by id"
+RECORDED = "select ref, target, kind, value, body, seen_at, resolved_at from resolution order by id"
+ASKED = """
+select q.ref, q.title, q.closes_at, v.body,
+  (select p.probability from price p where p.id = (select max(o.id) from price o where o.ref = q.ref)) as price
+from question q join question_version v on v.version = q.version
+"""
 SCORED = "select ref, rule, value from venue_score"
 FORECAST = "select ref, min(made_at) as made_at from forecast where state = 'done' group by ref"
 SAME = 1e-9
+# A close may be in whole seconds, and a price rounded.
+ONE_SECOND, PRICE_SLACK = timedelta(seconds=1.0), 1e-3
 # By so much the clock that people set may be behind.
 SET_BACK = timedelta(hours=1, minutes=2)
 # A job that looks for outcomes this often has failed or was killed once at most before it read one.
@@ -39,8 +48,19 @@ class _VenueOutcome:
     """
 
     since: datetime | None
-    told: tuple[str, float | None] | None = None
+    told: tuple[str, float | str | None] | None = None
     shown: bool = True
+    known_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AskedQuestion:
+    """What a venue asks: when it closes, its options, and the price of YES, None where it is not looked at here."""
+
+    title: str
+    closes_at: datetime | None
+    options: Collection[str] = ()
+    price: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +84,14 @@ class OutcomeChecks:
             if known is None:
                 continue
             reported = f"outcome: {row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
+            is_current = row is current[row["ref"], row["target"]]
+            if is_current and known.known_at is not None and row.get("resolved_at"):
+                counted = parse_timestamp(row["resolved_at"])
+                if abs(counted - known.known_at) > ONE_SECOND:
+                    yield f"{reported}, counts as known at {counted}, and was at {known.known_at}"
             if known.since is None or parse_timestamp(row["seen_at"]) < known.since - SET_BACK:
                 yield f"{reported}, and has had an outcome since {known.since or 'never'}"
-            elif row is current[row["ref"], row["target"]] and known.told not in {None, (row["kind"], row["value"])}:
+            elif row is current[row["ref"], row["target"]] and known.told not in {None, _recorded_as(row)}:
                 yield f"{reported}, and was {known.told}"
         there = {row["ref"] for row in recorded}
         late = self.now - READ_WITHIN * self.slower - SET_BACK
@@ -88,7 +113,7 @@ class OutcomeChecks:
             reported = f"outcome: {row['ref']} is {row['kind']} {row['value']} on record"
             if known.since is None and row["kind"] != "void":
                 yield f"{reported}, and that was taken back at {undone_at}"
-            elif known.since is not None and known.told not in {None, (row["kind"], row["value"])}:
+            elif known.since is not None and known.told not in {None, _recorded_as(row)}:
                 yield f"{reported}, and has been {known.told} since {known.since}"
 
     def judge_scores(self, scored: Collection[Row]) -> Iterator[str]:
@@ -103,6 +128,59 @@ class OutcomeChecks:
             reported = [account_scores(question, user, state.users).get(name) for user in state.users]
             if not any(value is not None and abs(value - row["value"]) < SAME for value in reported):
                 yield f"score: {row['rule']} of {row['ref']} is {row['value']} on record, and {reported} at the venue"
+
+    def judge_questions(self, recorded: Collection[Row], since: datetime) -> Iterator[str]:
+        """Say which question that is open at a venue is not on record as it has been there since a moment."""
+        rows = {row["ref"]: row for row in recorded}
+        for ref, asked in self._asked(since):
+            row = rows.get(ref)
+            if row is None:
+                yield f"questions: {ref}, {asked.title!r}, is open at its venue, and not on record"
+                continue
+            shape, closes = json.loads(row["body"])["shape"], row["closes_at"] and parse_timestamp(row["closes_at"])
+            is_same_close = closes == asked.closes_at or (
+                closes is not None and asked.closes_at is not None and abs(closes - asked.closes_at) < ONE_SECOND
+            )
+            if row["title"] != asked.title or not is_same_close:
+                what = f"{row['title']!r} and closes at {row['closes_at']}"
+                yield f"questions: {ref} is {what} on record, and is {asked.title!r} and closes at {asked.closes_at}"
+            if asked.options and {*shape.get("options", ())} != {*asked.options}:
+                yield f"questions: {ref} has the options {shape.get('options')} on record, and has {asked.options}"
+            if asked.price is not None and (row["price"] is None or abs(row["price"] - asked.price) > PRICE_SLACK):
+                yield f"questions: the newest price of {ref} is {row['price']} on record, and is {asked.price:.4f}"
+
+    def _asked(self, since: datetime) -> Iterator[tuple[str, _AskedQuestion]]:
+        """Yield the questions that have been open and unchanged since a moment, those whose form is known here."""
+        late = self.now + SET_BACK
+        if self.bridges.manifold is not None:
+            at = since.timestamp() * 1000.0
+            for market in self.bridges.manifold.state.markets.values():
+                closes = None if market.closes is None else datetime.fromtimestamp(market.closes / 1000, UTC)
+                is_known = market.type == "BINARY" or (market.type == "MULTIPLE_CHOICE" and market.sums_to_one)
+                is_old = market.created < at and all(edited < at for edited, _ in market.edits)
+                if is_known and is_old and not market.resolved and (closes is None or closes > late):
+                    is_still = market.type == "BINARY" and (market.last_bet or 0) < at
+                    yield (
+                        f"manifold:{market.id}",
+                        _AskedQuestion(
+                            title=market.question, closes_at=closes, price=market.pool.prob if is_still else None
+                        ),
+                    )
+        if self.bridges.metaculus is not None:
+            for question in self.bridges.metaculus.state.questions.values():
+                is_old = max([question.open, question.created, *(edited for edited, _ in question.edits)]) < since
+                is_open = question.resolution is None and question.close > late
+                if is_old and is_open and not question.label:
+                    asked = _AskedQuestion(
+                        title=question.title, closes_at=question.scheduled_close, options=question.options or ()
+                    )
+                    yield f"metaculus:{question.post}:{question.id}", asked
+        if self.bridges.polymarket is not None:
+            for other in self.bridges.polymarket.state.markets.values():
+                is_old = max(other.created, other.updated) < since.timestamp()
+                closes = datetime.fromtimestamp(other.end, UTC)
+                if is_old and other.trades_now and not other.neg_risk and closes > late:
+                    yield f"polymarket:{other.condition}", _AskedQuestion(title=other.question, closes_at=closes)
 
     def _known(self, ref: str) -> _VenueOutcome | None:
         """Return what the venue has of a question, None where nobody can say."""
@@ -130,18 +208,51 @@ def _market_outcome(market: FakeManifoldMarket) -> _VenueOutcome:
     since = market.resolution_time
     return _VenueOutcome(
         since=None if since is None else datetime.fromtimestamp(since / 1000, UTC),
-        told=_outcome_of_resolution(market.resolution) if market.type == "BINARY" else None,
+        told=_outcome_of_resolution(market.resolution) if market.type == "BINARY" else _answer_of_market(market),
     )
+
+
+def _answer_of_market(market: FakeManifoldMarket) -> tuple[str, float | str | None] | None:
+    """Return the answer that won a list of linked ones, void where it was called off; None where several share it."""
+    if market.resolution in CALLED_OFF:
+        return "void", None
+    won = market.answer(market.resolution) if market.sums_to_one else None
+    return None if won is None else ("chosen", won.text)
+
+
+def _recorded_as(row: Row) -> tuple[str, float | str | None]:
+    """Return what is on record: an option, a number, a share of YES, or nothing."""
+    return row["kind"], json.loads(row["body"])["option"] if row["kind"] == "chosen" and row.get("body") else row[
+        "value"
+    ]
 
 
 def _question_outcome(state: metaculus_state.FakeMetaculusState, number: int) -> _VenueOutcome:
     question = state.questions[number]
     return _VenueOutcome(
         since=None if question.resolution is None else question.resolution_set,
-        told=_outcome_of_resolution(question.resolution) if question.type == "binary" else None,
+        told=_outcome_of_question(question),
+        # The later of when it was true and when it was entered.
+        known_at=max((one for one in (question.resolved, question.resolution_set) if one is not None), default=None),
         # The venue does not show the outcome to an account that forecast nothing; those of people are not ours.
         shown=any(question.forecasts_of(user.id) for user in state.users.values() if user.is_bot),
     )
+
+
+def _outcome_of_question(question: metaculus_state.FakeMetaculusQuestion) -> tuple[str, float | str | None] | None:
+    """Return what came true by the text of a resolution, which the type of its question says how to read."""
+    text = question.resolution
+    if question.type == "multiple_choice" and text in (question.all_options_ever or ()):
+        return "chosen", text
+    if text in CALLED_OFF or question.type == "binary":
+        return _outcome_of_resolution(text)
+    if question.type == "numeric" and text is not None and question.scaling is not None:
+        scale = question.scaling
+        value = {"above_upper_bound": math.inf, "below_lower_bound": -math.inf}.get(text)
+        value = float(text) if value is None else value
+        # A value at an end may count as beyond it.
+        return ("landed", value) if math.isinf(value) or scale.low < value < scale.high else None
+    return None
 
 
 def _condition_outcome(state: polymarket_state.FakePolymarketState, name: str) -> _VenueOutcome:
@@ -157,7 +268,7 @@ def _condition_outcome(state: polymarket_state.FakePolymarketState, name: str) -
     )
 
 
-def _outcome_of_resolution(resolution: str | None) -> tuple[str, float | None] | None:
+def _outcome_of_resolution(resolution: str | None) -> tuple[str, float | str | None] | None:
     if resolution in CALLED_OFF:
         return "void", None
     return ("happened", CALLED[resolution]) if resolution in CALLED else None

@@ -74,6 +74,15 @@ SECOND_FORECASTER, EXCLUDING, CHANGING = 1 / 3, 1 / 3, 1 / 2
 # And in how many of those with a second one, and without a world, a third one blends the answers of both.
 BLENDING = 2 / 3
 EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0", "ship 2", "race 1")
+# In how many seeds people are not called at night; a stale forecast is withdrawn at Metaculus; and venues cannot be
+# reached for some time, which is looked for often.
+QUIET_NIGHTS, WITHDRAWING, FAILING = 1 / 4, 1 / 4, 1 / 6
+# And in how many some markets have an outcome hours before they would close, which is not known at once.
+EARLY = 2 / 3
+# And in how many of those with Metaculus it is too busy at times to take a forecast, and says so.
+BUSY = 1 / 2
+NIGHTS: Sequence[tuple[str, str]] = (("22:00-07:00", "UTC"), ("20:30-09:15", "Europe/Berlin"), ("01:00-14:00", "UTC"))
+LOOKS_EVERY_S = 480.0
 # In how many seeds somebody else writes to an account of Foxcast, from some share of the days on.
 FOREIGN, FOREIGN_FROM = 1 / 4, (0.02, 0.4)
 # How an event with several markets is asked at Polymarket: with one question for each market they share the caps of it.
@@ -180,6 +189,9 @@ class SimulationTraits:
     Positions are sold once they have lost, or gained, the share of their cost in ``exits``. ``is_shallow``: markets
     take little, so that an order moves the price, and only a part of a position is worth a sale. Lists have so many
     ``answers``. Matches at Polymarket are confirmed after ``confirmed_s``, 0: within seconds.
+    ``answers``. At ``night``, hours in a time zone, only what is critical is told. ``withdraws``: what is stale is
+    taken back. ``has_outages``: at times a venue cannot be reached. ``ends_early``: some markets resolve before their
+    close. ``is_busy``: Metaculus refuses some forecasts for now.
     """
 
     modes: Mapping[str, str]
@@ -211,6 +223,11 @@ class SimulationTraits:
     is_shallow: bool = False
     answers: int = LONG_LIST
     confirmed_s: float = 0.0
+    night: tuple[str, str] | None = None
+    withdraws: bool = False
+    has_outages: bool = False
+    ends_early: bool = False
+    is_busy: bool = False
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -266,7 +283,14 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     is_patient = plan.drawn and SeededRandom(plan.seed).stream("patience").random() < patient
     traits = replace(traits, lifetime_s=PATIENCE * PACES["submit"] * traits.pace) if is_patient else traits
     blends = SeededRandom(plan.seed).stream("blend").random() < BLENDING
-    traits = replace(traits, has_blend=blends and traits.has_second and not traits.has_world)
+    # A world is looked at less often: what its press says costs more than a look.
+    is_alone = not traits.has_world
+    traits = replace(
+        traits,
+        has_blend=blends and traits.has_second and is_alone,
+        has_outages=traits.has_outages and is_alone,
+        ends_early=traits.ends_early and is_alone,
+    )
     return _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet")) if plan.drawn and not plan.modes else traits
 
 
@@ -282,6 +306,9 @@ def _draw_quiet(traits: SimulationTraits, stream: np.random.Generator) -> Simula
         is_quiet=True,
         roughness=traits.roughness * QUIET_ROUGHNESS,
         frequent_fault=None,
+        has_outages=False,
+        ends_early=False,
+        is_busy=False,
         armed_days=ARMED_DAYS,
         signed_a_day=SIGNED_QUIETLY,
         foreign_from_s=math.inf,
@@ -307,8 +334,15 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     chain, purse = SeededRandom(plan.seed).stream("chain"), SeededRandom(plan.seed).stream("purse")
     is_slow, confirmed_s = chain.random() < SLOW_CHAIN, round(float(chain.uniform(*CONFIRMED_AFTER_S)), 1)
     is_short_of_cash, small = bool(purse.random() < SHORT_OF_CASH), round(float(purse.uniform(*SMALL_BALANCE)), 2)
+    nights, failing = (SeededRandom(plan.seed).stream(name) for name in ("nights", "outages"))
+    is_quiet_at_night, night = bool(nights.random() < QUIET_NIGHTS), NIGHTS[int(nights.integers(len(NIGHTS)))]
     return {
         "drawn": True,
+        "night": night if is_quiet_at_night else None,
+        "withdraws": "metaculus" in modes and bool(SeededRandom(plan.seed).stream("stale").random() < WITHDRAWING),
+        "has_outages": plan.faulty and bool(failing.random() < FAILING),
+        "is_busy": plan.faulty and bool(SeededRandom(plan.seed).stream("busy").random() < BUSY),
+        "ends_early": plan.faulty and bool(SeededRandom(plan.seed).stream("early outcomes").random() < EARLY),
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
         "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,
         "confirmed_s": confirmed_s if is_slow else 0.0,
@@ -361,10 +395,16 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
         tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}
         tables["forecasters"] |= {BLEND: {"settings": {"members": [DRIFTER, SECOND]}}} if traits.has_blend else {}
+    if traits.night is not None:
+        tables["alerts"] |= {"quiet_hours": traits.night[0], "time_zone": traits.night[1]}
+    if traits.withdraws:
+        tables["policy"] = {"withdraw_stale": True}
+    if traits.has_outages:
+        tables["alerts"]["every_s"] = LOOKS_EVERY_S
     if traits.is_quiet:
         answers = {"turns_every_h": traits.turns_every_h, "boldness": QUIET_BOLDNESS, "caution": QUIET_CAUTION}
         tables["forecasters"][DRIFTER] = {"settings": {**answers, "fails_share": 0.0, "slips_share": 0.0}}
-        tables["policy"] = {"stale_after_h": traits.stale_after_h, "min_gap_h": 0.5}
+        tables["policy"] = tables.get("policy", {}) | {"stale_after_h": traits.stale_after_h, "min_gap_h": 0.5}
     return tables
 
 
@@ -394,7 +434,7 @@ def _venue_table(
         "mode": "approve" if name in traits.approving else traits.modes[name],
         "forecasters": [forecaster, *traits.scored],
         # Some venues ask to be looked at more often.
-        "discover_every_s": PACES["discover"] * traits.pace,
+        "discover_every_s": LOOKS_EVERY_S if traits.has_outages else PACES["discover"] * traits.pace,
         "settings": settings,
     }
     if traits.excluded:

@@ -6,6 +6,7 @@ By docs/settings.md: the policy, the limits of trials, and how many questions ar
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bot.daemon.runner import JobRun
 from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.plan import PACES
@@ -25,7 +27,7 @@ LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1), timedelta(seconds=2)
 # left before the close.
 FAILED_AGAIN = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 # Of the settings that nobody set.
-MIN_GAP_H, STALE_AFTER_H, CONCURRENCY, STEPS = 1.0, 72.0, 16, 10
+MIN_GAP_H, STALE_AFTER_H, CONCURRENCY, STEPS, NEAR_CLOSE_H = 1.0, 72.0, 16, 10, (24.0, 2.0)
 # Why a question is forecast at once: a person asked, or it is open again.
 ASKED = ("asked for", "its outcome was withdrawn")
 _FORECAST_RUNS = """
@@ -61,6 +63,58 @@ _NOT_FORECAST = """
 select q.ref from question q where q.venue = :venue and q.batch = :batch and q.first_seen_at < :sent_at and not exists (
   select 1 from forecast f where f.ref = q.ref and f.state = 'done' and f.made_at <= :sent_at)
 """
+_PLANNED = """
+select s.ref, s.forecaster, s.due_at, s.why, q.closes_at, f.made_at from schedule s join question q on q.ref = s.ref
+join forecast f on f.ref = s.ref and f.forecaster = s.forecaster and f.state = 'done' and f.forecast_only = 0
+where s.owner is null and s.not_before is null and s.forecast_only = 0
+  and (s.why = 'stale' or s.why like '% before closing') and q.as_of is null and q.closes_at is not null
+  and (select count(*) from question_version v where v.ref = s.ref) = 1
+  and f.revision = (select max(g.revision) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster
+    and g.state = 'done' and g.forecast_only = 0)
+"""
+_WINDOWS = """
+select s.ref, s.forecaster, s.closes_at, s.window, q.first_seen_at, (
+  select min(f.made_at) from forecast f where f.ref = s.ref and f.forecaster = s.forecaster and f.state = 'done'
+    and f.forecast_only = 0) as made_at,
+  exists (select 1 from event e where e.kind = 'missed window'
+    and instr(e.text, s.ref || ': no forecast of ' || s.forecaster || ' by ')) as is_told
+from schedule s join question q on q.ref = s.ref
+where s.window <> 'open' and s.closes_at = q.closes_at
+  and (select count(*) from question_version v where v.ref = s.ref) = 1
+"""
+_APPROVALS = "select id, venue, state, asked_at, answered_at, expires_at from approval"
+_OTHER_CLOSES = """
+select s.ref, s.forecaster, s.closes_at, q.closes_at as due from schedule s join question q on q.ref = s.ref
+where s.closes_at is not q.closes_at and q.changed_at < :late and q.closes_at > :now
+"""
+# Hours for which somebody may answer, and for which an answer is valid.
+APPROVAL_H = 12.0
+_OVER_BUDGET = """
+select t.forecast, f.ref, t.ended_at, json_extract(t.body, '$.detail') as detail from trial t
+join forecast f on f.id = t.forecast where json_extract(t.body, '$.detail') like 'BudgetExhaustedError: %'
+"""
+_SPENT = """
+select scope, substr(at, 1, 10) as day, at, cost_usd, worst_usd, state, latency_s, lost_at from model_call
+where worst_usd > 0
+"""
+# "the budget of the question does not allow the call: it may cost 0.0300 US dollars, and 0.0100 of 0.5 are left".
+_REFUSED_CALL = re.compile(
+    r"the budget of the (question|day) does not .* cost ([\d.]+) US dollars, and [\d.]+ of ([\d.e-]+)"
+)
+# Amounts on record are rounded.
+ROUNDED_USD = 2e-4
+# Of one trial, where nobody set it; one that is stopped may still close something.
+SECONDS, CLOSES_IN_S = 600.0, 5.0
+# The settings that say how often jobs run, by the beginning of their names.
+INTERVALS: Mapping[str, str] = {
+    **dict.fromkeys(("requests", "halt", "close"), "requests_every_s"),
+    **dict.fromkeys(("audit", "evidence", "backup"), "backup_every_s"),
+    **dict.fromkeys(("reconcile", "readiness"), "reconcile_every_s"),
+    **{name: f"{name}_every_s" for name in ("forecast", "submit", "resolve", "score")},
+}
+# What people ask for makes these run in between.
+ONE_MINUTE_S = 60.0
+WOKEN = ("requests", "close", "forecast", "halt")
 # From so long before its close on a batch does not wait for all of its questions.
 LAST_CALL = timedelta(hours=1)
 
@@ -71,7 +125,7 @@ class ScheduleChecks:
 
     ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock,
     ``calls`` the paid calls that arrived, ``locked`` the questions that were ever locked, and ``pace`` how many times
-    slower than at a common pace jobs run.
+    slower than at a common pace jobs run. ``runs`` are all runs of jobs, ``lives`` the moments at which lives began.
     """
 
     ledger: Path
@@ -81,6 +135,8 @@ class ScheduleChecks:
     locked: Collection[str]
     now: datetime
     pace: float
+    runs: Sequence[JobRun] = ()
+    lives: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what was done too early, too often, or not at all."""
@@ -90,6 +146,12 @@ class ScheduleChecks:
         yield from self._withdrawals()
         yield from self._calls()
         yield from self._batches()
+        yield from self._due_times()
+        yield from self._closed_windows()
+        yield from self._approvals()
+        yield from self._long_trials()
+        yield from self._over_budget()
+        yield from self._job_times()
 
     def _policy(self, name: str, default: float) -> list[float]:
         return [config.get("policy", {}).get(name, default) for config in self.configs]
@@ -148,6 +210,10 @@ class ScheduleChecks:
         """Nothing is withdrawn that is not stale, and nothing where nobody set that."""
         is_set = any(config.get("policy", {}).get("withdraw_stale") for config in self.configs)
         age = timedelta(hours=min(self._policy("stale_after_h", STALE_AFTER_H)))
+        late = {"late": format_timestamp(self._late("discover")), "now": format_timestamp(self.now)}
+        for row in read_rows(self.ledger, _OTHER_CLOSES, late):
+            what = f"{row['ref']} closes at {row['due']}"
+            yield f"schedule: {what}, and {row['forecaster']} is to forecast it by {row['closes_at']}"
         for row in read_rows(self.ledger, _WITHDRAWN):
             made, planned = parse_timestamp(row["made_at"]), parse_timestamp(row["planned_at"])
             if not is_set or (planned - made < age and not self._has_clock_moved(made, planned)):
@@ -188,7 +254,129 @@ class ScheduleChecks:
             if missing and not is_last_call and not self._has_clock_moved(sent, sent):
                 yield f"schedule: batch {row['batch']} of {row['venue']} was sent at {sent} without {sorted(missing)}"
 
+    def _due_times(self) -> Iterator[str]:
+        """What was forecast is due again when it is stale, or at the first of the times before its close."""
+        for row in read_rows(self.ledger, _PLANNED):
+            made, closes = parse_timestamp(row["made_at"]), parse_timestamp(row["closes_at"])
+            due = {self._next_due(config.get("policy", {}), made, closes) for config in self.configs}
+            planned = row["due_at"] and parse_timestamp(row["due_at"])
+            # What has closed meanwhile is not due any more, nor is what was resolved.
+            if planned is not None and not any(abs(planned - one) < ONE_MOMENT for one in due):
+                what = f"{row['ref']} is due for {row['forecaster']} at {planned}, {row['why']}"
+                yield f"schedule: {what}, made at {made}, closes at {closes}, and had to be at {sorted(due)}"
+
+    def _next_due(self, policy: Tables, made: datetime, closes: datetime) -> datetime:
+        near = [closes - timedelta(hours=hours) for hours in policy.get("near_close_h", NEAR_CLOSE_H)]
+        dues = [made + timedelta(hours=policy.get("stale_after_h", STALE_AFTER_H)), *(at for at in near if at > made)]
+        return max(min(dues), made + timedelta(hours=policy.get("min_gap_h", MIN_GAP_H)))
+
+    def _closed_windows(self) -> Iterator[str]:
+        """A question that closed before it was forecast is recorded as missed, and no other one is."""
+        for row in read_rows(self.ledger, _WINDOWS):
+            is_met = row["made_at"] is not None and row["made_at"] <= row["closes_at"]
+            window = "met" if is_met else "missed" if row["first_seen_at"] < row["closes_at"] else "past"
+            closes = parse_timestamp(row["closes_at"])
+            is_told = bool(row["is_told"]) == (window == "missed")
+            if (row["window"] != window or not is_told) and not self._has_clock_moved(closes, closes):
+                what = f"{row['ref']} closed at {row['closes_at']}, and is recorded as {row['window']}"
+                yield f"windows: {what}; {row['forecaster']} had forecast it at {row['made_at']}"
+
+    def _approvals(self) -> Iterator[str]:
+        """A person may answer for as long as is set, and an answer is valid for as long."""
+        for row in read_rows(self.ledger, _APPROVALS):
+            hours = {config["venues"][row["venue"]].get("approval_h", APPROVAL_H) for config in self.configs}
+            since = row["answered_at"] or row["asked_at"]
+            lasts = parse_timestamp(row["expires_at"]) - parse_timestamp(since)
+            is_set = any(abs(lasts - timedelta(hours=one)) < ONE_MOMENT for one in hours)
+            if row["state"] != "rejected" and not is_set:
+                what = f"the approval {row['id']}, {row['state']}, lasts {lasts} since {since}"
+                yield f"schedule: {what}, {sorted(hours)} h are set"
+
+    def _long_trials(self) -> Iterator[str]:
+        """No trial goes on for longer than is set."""
+        most = max(
+            max(config.get("limits", {}).get("seconds", SECONDS), *self._own_seconds(config)) for config in self.configs
+        )
+        runs: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+        # A question that is asked as of a day has the same cutoff whenever it is forecast.
+        for call in [one for one in self.calls if not one["question"].startswith("forecastbench:")]:
+            names = ("life", "forecaster", "question", "cutoff", "trial")
+            runs[tuple(call.get(name) for name in names)].append(call)
+        for (_, _, ref, _, trial), calls in runs.items():
+            length = max(call["to_s"] for call in calls) - min(call["from_s"] for call in calls)
+            if length > most + CLOSES_IN_S:
+                yield f"schedule: trial {trial} of {ref} went on for {length:.0f} s, {most:g} may be"
+
+    def _own_seconds(self, config: Tables) -> list[float]:
+        return [table.get("seconds") or 0.0 for table in config.get("forecasters", {}).values()] or [0.0]
+
+    def _over_budget(self) -> Iterator[str]:
+        """No call is refused that would fit once the others are paid: it waits for them."""
+        for row in read_rows(self.ledger, _OVER_BUDGET):
+            found = None if "it waited" in row["detail"] else _REFUSED_CALL.search(row["detail"])
+            if found is None or self._has_clock_moved(*[parse_timestamp(row["ended_at"])] * 2):
+                continue
+            which, worst, limit = found[1], float(found[2]), float(found[3])
+            scope = {"question": row["forecast"], "day": row["ended_at"][:10]}[which]
+            name = {"question": "scope", "day": "day"}[which]
+            calls = [call for call in read_rows(self.ledger, _SPENT) if call[name] == scope]
+            # What was not over by then counts as nothing here: it may have cost nothing.
+            spent = sum(_paid_by(call, row["ended_at"]) for call in calls)
+            if spent + worst <= limit - ROUNDED_USD:
+                what = f"a call for {row['ref']} that may cost {worst:g}, with {spent:.4f} spent of {limit:g}"
+                yield f"budget: {what}, was refused at {row['ended_at']} by that of the {which}"
+
+    def _job_times(self) -> Iterator[str]:
+        """Each job runs as often as is set in each life."""
+        for begin, end in pairwise([*self.lives, self.now + LONGEST_MOVE]):
+            mine = sorted((one for one in self.runs if begin <= one.started_at < end), key=_start_of)
+            for job in sorted({one.job for one in mine}):
+                every = self._interval(job)
+                runs = [one for one in mine if one.job == job]
+                # The last one was to be followed by another one before the life ended.
+                pairs = [*pairwise([*runs, *mine[-1:]])] if every else []
+                # The slots in which a job still runs are left out.
+                late = [pair for pair in pairs if _gap_s(pair) > pair[0].took_s + max(every) + ONE_MINUTE_S]
+                early = [pair for pair in pairs[:-1] if _gap_s(pair) < 0.5 * min(every)]
+                # All run once when a life begins, one after the other, whatever their time is.
+                wrong = [*late, *(early if len(early) > 4 and job not in WOKEN else ())]
+                wrong = [pair for pair in wrong if not self._has_clock_moved(*(one.started_at for one in pair))]
+                if wrong:
+                    before, after = wrong[0]
+                    what = f"the job {job} ran at {before.started_at}, took {before.took_s:.0f} s"
+                    yield f"schedule: {what}, ran again at {after.started_at}, and is to run every {every} s"
+
+    def _interval(self, job: str) -> list[float]:
+        """Return how many seconds lie between two runs of a job, by all configurations; nothing where that is not set.
+
+        A venue is looked at as often as its plugin says, where that is more often.
+        """
+        if job == "alerts":
+            return [config["alerts"]["every_s"] for config in self.configs if "every_s" in config.get("alerts", {})]
+        first, _, venue = job.partition(" ")
+        if first == "discover":
+            return [config["venues"][venue]["discover_every_s"] for config in self.configs if venue in config["venues"]]
+        name = INTERVALS.get(first)
+        return [config["daemon"][name] for config in self.configs if name in config.get("daemon", {})]
+
     def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
         """Say whether somebody set the clock between two moments, by that clock, or near them."""
         low, high = min(first, last) - LONGEST_MOVE, max(first, last) + LONGEST_MOVE
         return any(low <= moved <= high for moved in self.clock_moves)
+
+
+def _paid_by(call: Row, at: str) -> float:
+    """Return what a call had cost by a moment, with what was paid at about that moment."""
+    late = parse_timestamp(at) + timedelta(seconds=1.0)
+    if call["state"] == "lost":
+        return float(call["worst_usd"]) if parse_timestamp(call["lost_at"]) <= late else 0.0
+    ended = parse_timestamp(call["at"]) + timedelta(seconds=call["latency_s"] or 0.0)
+    return float(call["cost_usd"] or 0.0) if ended <= late else 0.0
+
+
+def _start_of(run: JobRun) -> datetime:
+    return run.started_at
+
+
+def _gap_s(pair: tuple[JobRun, JobRun]) -> float:
+    return (pair[1].started_at - pair[0].started_at).total_seconds()

@@ -33,8 +33,10 @@ from tests.simulation.full_system.drawn_config import draw_change, draw_config
 from tests.simulation.full_system.effect_rules import (
     REFUNDED,
     ROUND_ROWS,
+    ROUND_TARGETS,
     ROWS,
     EffectReferee,
+    missing_outcomes,
     read_forecast_files,
     round_outcomes,
 )
@@ -64,8 +66,9 @@ from tests.simulation.full_system.plan import (
 )
 from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import unreserved_stakes, wrong_profits
-from tests.simulation.full_system.record_checks import RecordChecks
+from tests.simulation.full_system.record_checks import READINGS, RecordChecks
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
+from tests.simulation.full_system.renewal_checks import RenewalChecks
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.resting_orders import ReservationWatch, run_partial_fills
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
@@ -320,6 +323,9 @@ def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         weather.run_lost_replies(),
         weather.run_ambiguous_replies(),
         weather.run_transfers(),
+        weather.run_outages(chance.stream("outages at venues")),
+        weather.run_busy_times(chance.stream("busy times")),
+        weather.run_early_outcomes(chance.stream("outcomes before the close")),
         run_partial_fills(parts.bridges.manifold, parts.traits, clock=parts.clock, stream=chance.stream("partial")),
     ]
     if parts.traits.has_world:
@@ -336,6 +342,7 @@ def _judge_life(parts: _SimulationParts) -> None:
     parts.observer.violations += wrong_profits(ledger, parts.bridges, parts.traits.modes, parts.weather.undone)
     parts.record.look()
     parts.record.marks += read_marks(ledger)
+    parts.record.readings += read_rows(ledger, READINGS)
     parts.observer.violations += unreserved_stakes(ledger, parts.record.orders.values())
     parts.gauge.over(parts.lives.number)
 
@@ -392,13 +399,19 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
         period=timedelta(seconds=RECONCILE_S * parts.traits.pace),
         undone=parts.weather.undone,
         limits=parts.config.limits_ever,
+        # The last one only looks back.
+        calm_since=lives.began[-2],
     )
     seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
     report.violations += [*seen, *verdict.violations()]
     report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
     if _is_read_since(parts, "resolve forecastbench", parts.weather.rounds_changed):
         files = read_forecast_files(parts.bridges.rounds / ROUNDS_FOLDER / "resolution_sets")
-        report.violations += round_outcomes(files, read_rows(_ledger_path(lives), ROUND_ROWS))
+        recorded = read_rows(_ledger_path(lives), ROUND_ROWS)
+        report.violations += round_outcomes(files, recorded)
+        last = max(one.started_at for one in lives.passes if one.job == "resolve forecastbench")
+        said = read_rows(_ledger_path(lives), ROUND_TARGETS, {"since": (last - timedelta(hours=1)).isoformat()})
+        report.violations += missing_outcomes(files, recorded, said)
     decisions = DecisionChecks(
         ledger=_ledger_path(lives),
         bridges=parts.bridges,
@@ -416,6 +429,8 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
         locked={str(act["ref"]) for act in facts["acts"] if act["kind"] == "lock"},
         now=parts.machine.now(),
         pace=parts.traits.pace,
+        runs=lives.passes,
+        lives=lives.began,
     )
     report.violations += schedule.violations()
     report.violations += _omission_violations(parts, facts, schedule)
@@ -453,14 +468,20 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         "configs": schedule.configs,
         "clock_moves": schedule.clock_moves,
     }
-    omissions = OmissionChecks(
-        **known, passes=passes, locked=schedule.locked, acts=facts["acts"], closed=facts["closed"]
-    )
+    world: dict[str, Any] = {"locked": schedule.locked, "acts": facts["acts"], "closed": facts["closed"]}
+    omissions = OmissionChecks(**known, passes=passes, **world)
+    renewals = RenewalChecks(**known, passes=passes, **world)
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
-    records = RecordChecks(ledger=schedule.ledger, configs=schedule.configs, endings=facts["endings"])
-    alerts = AlertChecks(ledger=schedule.ledger, passes=passes, messages=MESSAGES)
-    found = [*omissions.violations(), *shortfalls.violations()]
+    records = RecordChecks(
+        ledger=schedule.ledger,
+        configs=schedule.configs,
+        endings=facts["endings"],
+        readings=parts.record.readings,
+    )
+    lives = [*zip(parts.lives.began, parts.lives.ends, strict=True)]
+    alerts = AlertChecks(**known, passes=passes, messages=MESSAGES, runs=parts.lives.passes, lives=lives)
+    found = [*omissions.violations(), *renewals.violations(), *shortfalls.violations()]
     return [*found, *records.violations(), *alerts.violations()]
 
 

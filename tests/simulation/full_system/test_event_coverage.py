@@ -68,7 +68,11 @@ def test_what_needs_more_days_is_expected_of_a_large_programme() -> None:
 TABLES = """
 create table approval (shown);
 create table trial (ending, steps);
-create table intent (id, venue, mode, order_body);
+create table intent (id, venue, mode, action, state, order_body);
+create table forecast (ref, state, cutoff);
+create table resolution (ref, kind, resolved_at);
+create table notification (at, due_at);
+create table alert (key);
 create table fill (intent);
 create table audit (kind, actor);
 create table model_call (id, at, latency_s, worst_usd);
@@ -82,6 +86,17 @@ def bought(name: str, kind: str, **body: float) -> tuple[str, dict[str, object]]
 
 def called(name: str, at: str, latency_s: float | None) -> tuple[str, dict[str, object]]:
     return "model_call", {"id": name, "at": f"2026-03-01T12:00:{at}Z", "latency_s": latency_s, "worst_usd": 0.1}
+
+
+def made(hour: str) -> tuple[str, dict[str, object]]:
+    return "forecast", {"ref": "sea:1", "state": "done", "cutoff": f"2026-03-01T{hour}:00:00Z"}
+
+
+def kept(hour: str) -> tuple[str, dict[str, object]]:
+    return "notification", {"at": "2026-03-01T12:00:00Z", "due_at": f"2026-03-01T{hour}:00:00Z"}
+
+
+ENDED = ("resolution", {"ref": "sea:1", "kind": "happened", "resolved_at": "2026-03-01T12:00:00Z"})
 
 
 @pytest.mark.parametrize(
@@ -100,6 +115,15 @@ def called(name: str, at: str, latency_s: float | None) -> tuple[str, dict[str, 
         ("kind purchase from several levels", [bought("a", "FAK", limit=0.42)], [bought("a", "FAK")]),
         ("kind Polymarket on paper, taken at once", [bought("a", "FAK"), ("fill", {"intent": "a"})], []),
         ("kind Polymarket on paper, rested", [bought("a", "GTD"), ("fill", {"intent": "a"})], [bought("a", "GTD")]),
+        (
+            "kind stale forecast withdrawn",
+            [("intent", {"action": "withdraw", "state": "acked"})],
+            [("intent", {"action": "withdraw", "state": "superseded"})],
+        ),
+        ("kind forecast after its outcome", [made("13"), ENDED], [made("11"), ENDED]),
+        ("kind message kept for the morning", [kept("19")], [kept("12")]),
+        ("kind venue reported as down", [("alert", {"key": "venue:sea"})], [("alert", {"key": "job:score"})]),
+        ("kind crash reported", [("alert", {"key": "crash:1"})], []),
         (
             "kind venue resumed by itself",
             [("audit", {"kind": "resume", "actor": ""})],

@@ -17,8 +17,8 @@ TABLES = """
 create table forecast (id, ref, forecaster, state, why, detail, made_at, started_at, ended_at, forecast_only,
   decided_at, revision);
 create table decision (id, forecast, at, until, verdict, why);
-create table intent (id, ref, venue, action, state, planned_at, changed_at);
-create table attempt (intent, started_at);
+create table intent (seq, id, ref, venue, action, state, forecast, batch, planned_at, changed_at);
+create table attempt (intent, number, state, started_at, settled_at);
 create table question (ref, venue, version, closes_at, as_of);
 create table question_version (version, ref, body);
 create table resolution (ref, seen_at);
@@ -245,3 +245,67 @@ def test_a_renewal_may_be_postponed_where_the_price_could_not_be_read(
     waits = ("schedule", {"ref": REF, "forecaster": "drifter", "why": waits_for})
     found = judge(tmp_path, forecast(0.0), waits, *question(30.0), passes=passed("forecast", 6.5))
     assert sum("to be renewed" in one for one in found) == count
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "batch", "count"),
+    [
+        ("planned", None, "i", 1),
+        ("acked", 1.0, "i", 0),
+        ("acked", 3.0, "i", 1),
+        ("superseded", 1.0, "i", 0),
+        ("superseded", 3.0, "i", 1),
+        ("planned", None, "b", 0),
+    ],
+)
+def test_what_did_not_arrive_is_sent_again(
+    tmp_path: Path, state: str, ended: float | None, batch: str, count: int
+) -> None:
+    sent = {"id": "i", "ref": REF, "venue": "manifold", "action": "forecast", "state": state, "planned_at": at(-0.01)}
+    rows: list[tuple[str, Values]] = [("intent", {**sent, "batch": batch, "changed_at": at(ended or 0.0)})]
+    tries = [(0.0, "absent")] + [(ended, "acked")] * (state == "acked" and ended is not None)
+    rows += [
+        (
+            "attempt",
+            {"intent": "i", "number": number, "state": end, "started_at": at(hours or 0.0), "settled_at": at(0.0)},
+        )
+        for number, (hours, end) in enumerate(tries)
+    ]
+    assert len(judge(tmp_path, *rows, passes=passed("submit", 1.0, 2.0, 3.5))) == count
+
+
+# Stale after six hours, and an hour is left to renew it.
+@pytest.mark.parametrize(
+    ("stale", "followed", "renewed", "closes", "count"),
+    [
+        ({"withdraw_stale": True}, None, None, 30.0, 1),
+        ({}, None, None, 30.0, 0),
+        ({"withdraw_stale": True}, 7.1, None, 30.0, 0),
+        ({"withdraw_stale": True}, 9.5, None, 30.0, 1),
+        ({"withdraw_stale": True}, None, 5.0, 30.0, 0),
+        ({"withdraw_stale": True}, None, None, 7.2, 0),
+    ],
+)
+def test_a_stale_forecast_is_withdrawn(
+    tmp_path: Path, stale: Values, followed: float | None, renewed: float | None, closes: float, count: int
+) -> None:
+    ref, name = "metaculus:1:2", {"venue": "metaculus", "ref": "metaculus:1:2"}
+    policy = {"stale_after_h": 6.0, **stale}
+    config: Values = {"venues": {"metaculus": {"forecasters": ["drifter"]}}, "policy": policy}
+    sent = {**name, "id": "i", "seq": 1, "forecast": "f0.0", "action": "forecast", "state": "acked", "batch": "i"}
+    rows = [forecast(0.0, ref=ref, forecast_only=0), ("question", {**name, "version": "v", "closes_at": at(closes)})]
+    rows += [("intent", {**sent, "planned_at": at(0.1), "changed_at": at(0.1)})]
+    rows += [("attempt", {"intent": "i", "number": 1, "state": "acked", "started_at": at(0.1)})]
+    rows += [held("superseded", 0.01)]
+    taken = {
+        **sent,
+        "id": "w",
+        "seq": 2,
+        "action": "withdraw",
+        "planned_at": at(followed or 0.0),
+        "state": "superseded",
+    }
+    rows += [] if followed is None else [("intent", {**taken, "changed_at": at(followed)})]
+    rows += [] if renewed is None else [forecast(renewed, ref=ref, revision=2, forecast_only=0, decided_at=at(renewed))]
+    found = judge(tmp_path, *rows, passes=passed("submit", 8.0, 9.0), configs=[config])
+    assert ["was to be withdrawn" in one for one in found] == [True] * count

@@ -83,3 +83,25 @@ def test_an_outcome_before_the_winner_was_known_is_too_early() -> None:
         seen = (NOON - timedelta(hours=hours_ago)).isoformat()
         row = {"ref": "polymarket:event:race", "target": "outcome", "kind": "chosen", "value": None, "seen_at": seen}
         assert len(judge(markets, "polymarket:event:race", 30.0, row)) == count
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, ""),
+        (None, "not on record"),
+        ({"title": "port?"}, "is 'port?'"),
+        ({"closes_at": (NOON + timedelta(hours=8)).isoformat()}, "closes at"),
+        ({"closes_at": None}, "closes at"),
+    ],
+)
+def test_a_question_is_on_record_as_its_venue_asks_it(changed: dict[str, Any] | None, words: str) -> None:
+    asked = market("lamp", None)
+    asked.end = round((NOON + timedelta(hours=9)).timestamp())
+    venues = Venues()
+    venues.polymarket.state.markets["lamp"] = asked
+    checks = OutcomeChecks(bridges=cast("SimulationVenues", venues), undone={}, now=NOON, slower=1.0)
+    row = {"ref": "polymarket:lamp", "title": "lamp?", "closes_at": (NOON + timedelta(hours=9)).isoformat()}
+    rows = [] if changed is None else [{**row, "body": '{"shape": {}}', "price": 0.5, **changed}]
+    found = [*checks.judge_questions(rows, NOON - timedelta(hours=3))]
+    assert [words in one for one in found] == [True] * bool(words)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bot.execution.paper.forecast_book import FORECAST_BOOK_FILE
 from tests.simulation.full_system.hand_written_ledger import write_ledger
 from tests.simulation.full_system.record_checks import RecordChecks
 
@@ -15,14 +16,19 @@ REF = "manifold:lamp"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
 create table score (forecast, target, rule, resolution, value);
-create table resolution (id, ref, kind, value, body, resolved_at);
+create table resolution (id, ref, target, kind, value, body, resolved_at, seen_at);
 create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted);
 create table question_version (version, ref, body);
-create table prediction (forecast, target, probability, body, raw_probability);
+create table prediction (forecast, target, ref, probability, body, raw_probability, raw_body, scored_against);
+create table question (ref, version, closes_at);
+create table account_reading (id, venue, paper, at, equity, transfers, unconfirmed);
+create table score_total (forecaster, rule, n, value);
+create view score_round as select * from score_total;
+create table score_bin (forecaster, bin, n, probability, outcome);
 create table price (id, ref, seen_at, probability, body);
 create table fill (intent, shares, price, fee, cash);
 create table trial (forecast, number, ending, body);
-create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body);
+create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body, text);
 create table approval (forecast, state);
 """
 Values = dict[str, Any]
@@ -165,3 +171,230 @@ def test_a_forecast_is_made_of_the_trials_that_count(
         body = json.dumps({"belief": {"predictions": {"t": {"probability": chance}}}})
         rows.append(("trial", {"forecast": "f", "number": number, "ending": ending, "body": body}))
     assert len(judge(tmp_path, rows, trials=len(trials))) == count
+
+
+# Ash came true, or what stands for it; what was not in force yet is part of the last one.
+@pytest.mark.parametrize(
+    ("outcome", "value", "count"),
+    [
+        ({"option": "ash", "otherwise": ["oak"]}, 0.69314718, 0),
+        ({"option": "ash", "otherwise": ["oak"]}, 1.38629436, 1),
+        ({"option": "fir", "otherwise": ["oak"]}, 1.38629436, 0),
+        ({"option": "fir", "otherwise": ["ivy", "elm"]}, 1.38629436, 0),
+        ({"option": "oak", "otherwise": ["oak"], "early": ["elm"]}, 0.69314718, 0),
+        ({"option": "oak", "otherwise": ["oak"], "early": ["elm"]}, 1.38629436, 1),
+    ],
+)
+def test_another_option_stands_for_one_that_is_not_there(
+    tmp_path: Path, outcome: Values, value: float, count: int
+) -> None:
+    rows: Rows = [
+        ("score", {"forecast": "f", "target": "t", "rule": "choice log", "resolution": 1, "value": value}),
+        ("resolution", {"id": 1, "ref": REF, "kind": "chosen", "body": json.dumps(outcome)}),
+        ("forecast", {"id": "f", "ref": REF, "forecaster": "x", "state": "done"}),
+        ("prediction", {"forecast": "f", "target": "t", "body": shares(0.5, 0.25)}),
+    ]
+    assert len(judge(tmp_path, rows)) == count
+
+
+# Of the curve 0, 0.5, 1 over two steps and an outcome in the middle: twice the integral of a square from 0 to a half.
+@pytest.mark.parametrize(("value", "count"), [(1.0 / 12.0, 0), (0.1, 1)])
+def test_the_distance_of_a_curve_is_squared(tmp_path: Path, value: float, count: int) -> None:
+    shape = json.dumps({"shape": {"grid": [0.0, 10.0, 20.0]}})
+    rows: Rows = [
+        ("score", {"forecast": "f", "target": "t", "rule": "crps", "resolution": 1, "value": value}),
+        ("resolution", {"id": 1, "ref": REF, "kind": "landed", "value": 10.0, "resolved_at": NOON.isoformat()}),
+        ("forecast", {"id": "f", "ref": REF, "version": "v", "forecaster": "x", "state": "done"}),
+        ("question_version", {"version": "v", "ref": REF, "body": shape}),
+        ("prediction", {"forecast": "f", "target": "t", "body": json.dumps({"cdf": [0.0, 0.5, 1.0]})}),
+    ]
+    assert len(judge(tmp_path, rows)) == count
+
+
+def scored(rules: list[str], kind: str = "happened", hours: float = 0.0, **values: Any) -> Rows:
+    """Return a forecast that was made so many hours after noon, with its scores for what came true at noon."""
+    name = f"f{hours}"
+    cutoff = (NOON + timedelta(hours=hours)).isoformat()
+    row = {"id": name, "ref": REF, "version": "v", "forecaster": "x", "state": "done", "revision": hours + 10.0}
+    said = {"forecast": name, "target": "t", "ref": REF, "probability": 0.5, "scored_against": 1}
+    return [
+        ("forecast", {**row, "cutoff": cutoff, **values}),
+        ("prediction", said),
+        *(("score", {"forecast": name, "target": "t", "rule": one, "resolution": 1, "value": 0.25}) for one in rules),
+    ]
+
+
+# Of one half that came true.
+BIN: tuple[str, Values] = ("score_bin", {"forecaster": "x", "bin": 4, "n": 1, "probability": 0.5, "outcome": 1.0})
+
+
+def asked(kind: str = "happened") -> Rows:
+    """Return a question that closed, and had its outcome, at noon."""
+    outcome = {"id": 1, "ref": REF, "kind": kind, "value": 1.0, "body": "{}", "resolved_at": NOON.isoformat()}
+    return [
+        ("question", {"ref": REF, "version": "v", "closes_at": NOON.isoformat()}),
+        ("question_version", {"version": "v", "ref": REF, "body": json.dumps({"shape": {}, "facts": {}})}),
+        ("resolution", outcome),
+        ("price", {"id": 1, "ref": REF, "seen_at": NOON.isoformat(), "probability": 0.4}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "price", "count"),
+    [
+        ("happened", ["brier"], None, 0),
+        ("happened", [], None, 1),
+        ("happened", ["brier"], 1, 1),
+        ("happened", ["brier", "crowd brier"], 1, 0),
+        ("void", [], None, 0),
+        ("void", ["brier"], None, 1),
+    ],
+)
+def test_what_is_marked_as_scored_has_its_scores(
+    tmp_path: Path, kind: str, rules: list[str], price: int | None, count: int
+) -> None:
+    total = ("score_total", {"forecaster": "x", "rule": "brier", "n": 1, "value": 0.25})
+    totals = [total] if "brier" in rules and kind != "void" else []
+    totals += [BIN] * (kind == "happened")
+    assert len(judge(tmp_path, [*asked(kind), *scored(rules, kind, -1.0, price=price), *totals])) == count
+
+
+@pytest.mark.parametrize(("counted", "count"), [(1, 0), (2, 1), (0, 1)])
+def test_the_last_forecast_before_the_outcome_is_in_the_totals(tmp_path: Path, counted: int, count: int) -> None:
+    rows = [*asked(), *(row for hours in (-2.0, -1.0, 1.0) for row in scored(["brier"], hours=hours))]
+    rows += [("score_total", {"forecaster": "x", "rule": "brier", "n": counted, "value": 0.25 * counted}), BIN]
+    # Sums by round are those of the totals here.
+    assert len(judge(tmp_path, rows)) == 2 * count
+
+
+@pytest.mark.parametrize(("changed", "count"), [({}, 0), ({"bin": 5}, 2), ({"n": 2}, 1), ({"outcome": 0.0}, 1)])
+def test_chances_are_counted_in_bins(tmp_path: Path, changed: Values, count: int) -> None:
+    total = ("score_total", {"forecaster": "x", "rule": "brier", "n": 1, "value": 0.25})
+    rows = [*asked(), *scored(["brier"], hours=-1.0), total, ("score_bin", {**BIN[1], **changed})]
+    assert len(judge(tmp_path, rows)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "template", "count"),
+    [
+        ("Forecast 50% (revision 2, 1 trial of x, information until 2026-03-02 12:00 UTC)", None, 0),
+        ("Forecast 50% (revision 1, 1 trial of x, information until 2026-03-02 12:00 UTC)", None, 1),
+        ("Forecast 50% (revision 2, 1 trial of y, information until 2026-03-02 12:00 UTC)", None, 1),
+        ("It is half.", "{forecast}", 0),
+    ],
+)
+def test_a_comment_is_of_its_forecast(tmp_path: Path, text: str, template: str | None, count: int) -> None:
+    made = {"id": "f", "ref": REF, "forecaster": "x", "revision": 2, "state": "failed", "cutoff": NOON.isoformat()}
+    said = {"id": "i", "ref": REF, "venue": "manifold", "action": "comment", "forecast": "f", "text": text}
+    ledger = write_ledger(tmp_path, TABLES, [("forecast", made), ("intent", said)])
+    config = {"venues": {"manifold": {} if template is None else {"comment_template": template}}}
+    assert len([*RecordChecks(ledger=ledger, configs=[config], endings={}).violations()]) == count
+
+
+@pytest.mark.parametrize(
+    ("said", "raw", "use", "count"),
+    [(0.5, 0.5, None, 0), (0.55, 0.5, None, 1), (0.55, 0.5, "gated", 0), (0.65, 0.5, "gated", 1)],
+)
+def test_a_forecast_is_corrected_where_that_is_set(
+    tmp_path: Path, said: float, raw: float, use: str | None, count: int
+) -> None:
+    rows: Rows = [
+        ("forecast", {"id": "f", "ref": REF, "forecaster": "x", "state": "done"}),
+        ("prediction", {"forecast": "f", "target": "t", "probability": said, "raw_probability": raw}),
+    ]
+    tables: Values = {"venues": {"manifold": {}}, **({} if use is None else {"calibration": {"use": use}})}
+    ledger = write_ledger(tmp_path, TABLES, rows)
+    assert len([*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]) == count
+
+
+# The log-odds of 0.6 and 0.8 are 0.405 and 1.386; 0.575 of both are 1.030, which is 0.737.
+@pytest.mark.parametrize(
+    ("said", "weights", "count"),
+    [
+        (0.7369666277, "equal weights with the sum 1.15: ash 0.57, elm 0.57", 0),
+        (0.7, "equal weights with the sum 1.15: ash 0.57, elm 0.57", 1),
+        (0.831164, "equal weights with the sum 1.15: elm 1.15", 1),
+        (0.731059, "weights fitted to 4 outcomes in 2 blocks: ash 0.70, elm 0.52", 0),
+        (0.8, "weights fitted to 4 outcomes in 2 blocks: ash 0.70, elm 0.52", 1),
+    ],
+)
+def test_a_blend_is_made_of_the_newest_answers(tmp_path: Path, said: float, weights: str, count: int) -> None:
+    tables: Values = {"venues": {"manifold": {}}, "forecasters": {"both": {"settings": {"members": ["ash", "elm"]}}}}
+    answers = (("ash", -5.0, 0.1), ("ash", -2.0, 0.6), ("elm", -1.0, 0.8), ("elm", 2.0, 0.3), ("both", 0.0, said))
+    rows: Rows = []
+    for who, hours, chance in answers:
+        times = dict.fromkeys(("cutoff", "started_at", "made_at"), (NOON + timedelta(hours=hours)).isoformat())
+        made = {
+            "id": f"{who}{hours}",
+            "ref": REF,
+            "version": "v",
+            "forecaster": who,
+            "state": "done",
+            "revision": hours,
+        }
+        rows.append(("forecast", {**made, **times}))
+        known = {"forecast": f"{who}{hours}", "target": "t", "probability": chance, "raw_probability": chance}
+        rows.append(("prediction", known))
+    belief = json.dumps({"belief": {"reason": f"a pool of log odds by {weights}"}})
+    rows.append(("trial", {"forecast": "both0.0", "number": 1, "body": belief}))
+    ledger = write_ledger(tmp_path, TABLES, rows)
+    found = [*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]
+    assert len([one for one in found if "the blend" in one]) == count
+
+
+@pytest.mark.parametrize(("kept", "count"), [([1, 2], 0), ([2], 1), ([1], 0)])
+def test_the_highest_value_of_an_account_is_kept(tmp_path: Path, kept: list[int], count: int) -> None:
+    rows = [{"venue": "sea", "paper": 1, "at": f"{number}"} for number in (1, 2, 3)]
+    readings = [{**row, "worth": 10.0 - number} for number, row in enumerate(rows[:2])]
+    left = [
+        {**rows[number - 1], "id": number, "equity": 9.0, "transfers": 0.0, "unconfirmed": 0.0} for number in (*kept, 3)
+    ]
+    ledger = write_ledger(tmp_path, TABLES, [("account_reading", row) for row in left])
+    checks = RecordChecks(ledger=ledger, configs=[{"venues": {}}], endings={}, readings=readings)
+    assert len([*checks.violations()]) == count
+
+
+@pytest.mark.parametrize(("ended", "count"), [("2", 0), ("3", 1), (None, 1)])
+def test_on_paper_a_forecast_ends_with_the_next_statement(tmp_path: Path, ended: str | None, count: int) -> None:
+    (folder := tmp_path / "metaculus").mkdir()
+    statements = "create table statement (seq, account, ref, action, begun_at, ended_at)"
+    known = {"account": "a", "ref": REF}
+    said: Rows = [
+        ("statement", {**known, "seq": 1, "action": "forecast", "begun_at": "1", "ended_at": ended}),
+        ("statement", {**known, "seq": 2, "action": "withdraw", "begun_at": "2", "ended_at": "2"}),
+    ]
+    write_ledger(folder, statements, said).rename(folder / FORECAST_BOOK_FILE)
+    assert len(judge(tmp_path, [])) == count
+
+
+@pytest.mark.parametrize(
+    ("learned", "days_ago", "training", "count"),
+    [(0, 1, "", 1), (1, 1, "", 0), (2, 1, "", 1), (1, 0, "", 1), (0, 0, "", 0), (1, 1, "no", 1)],
+)
+def test_a_blend_learns_from_what_came_before_its_day(
+    tmp_path: Path, learned: int, days_ago: int, training: str, count: int
+) -> None:
+    tables: Values = {"venues": {"manifold": {}}, "forecasters": {"both": {"settings": {"members": ["ash"]}}}}
+    ended, version = (NOON - timedelta(days=days_ago)).isoformat(), {"facts": {"training": training}}
+    early = dict.fromkeys(("cutoff", "started_at", "made_at"), (NOON - timedelta(days=2)).isoformat())
+    today = dict.fromkeys(("cutoff", "started_at", "made_at"), NOON.isoformat())
+    kept = {"version": "v", "state": "done", "revision": 1}
+    how = f"weights fitted to {learned} outcomes in 1 blocks" if learned else "equal weights with the sum 1.15"
+    rows: Rows = [
+        ("question_version", {"version": "v", "ref": "o", "body": json.dumps(version)}),
+        ("question", {"ref": "o", "version": "v"}),
+        (
+            "resolution",
+            {"id": 1, "ref": "o", "target": "t", "kind": "happened", "resolved_at": ended, "seen_at": ended},
+        ),
+        ("forecast", {**kept, **early, "id": "a", "ref": "o", "forecaster": "ash"}),
+        ("prediction", {"forecast": "a", "target": "t", "raw_probability": 0.5, "probability": 0.5}),
+        ("forecast", {**kept, **today, "id": "m", "ref": REF, "forecaster": "ash"}),
+        ("prediction", {"forecast": "m", "target": "t", "raw_probability": 0.6, "probability": 0.6}),
+        ("forecast", {**kept, **today, "id": "b", "ref": REF, "forecaster": "both"}),
+        ("prediction", {"forecast": "b", "target": "t", "raw_probability": 0.6145, "probability": 0.6145}),
+        ("trial", {"forecast": "b", "number": 1, "body": json.dumps({"belief": {"reason": f"by {how}: ash 1.15"}})}),
+    ]
+    ledger = write_ledger(tmp_path, TABLES, rows)
+    found = [*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]
+    assert len([one for one in found if "outcomes taught" in one]) == count

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bot.daemon.runner import JobOutcome, JobRun
 from tests.simulation.full_system.hand_written_ledger import write_ledger
 from tests.simulation.full_system.schedule_checks import ScheduleChecks
 
@@ -17,9 +18,13 @@ TABLES = """
 create table forecast (id, ref, forecaster, version, state, why, started_at, ended_at, made_at, revision,
   forecast_only);
 create view latest_forecast as select * from forecast where state = 'done';
-create table question (ref, venue, batch, version, first_seen_at, closes_at);
-create table question_version (version, body);
-create table schedule (ref, forecaster);
+create table question (ref, venue, batch, version, first_seen_at, closes_at, as_of, changed_at);
+create table question_version (version, ref, body);
+create table schedule (ref, forecaster, due_at, why, owner, not_before, forecast_only, window, closes_at);
+create table event (kind, text);
+create table approval (id, venue, state, asked_at, answered_at, expires_at);
+create table trial (forecast, ended_at, body);
+create table model_call (scope, at, cost_usd, worst_usd, state, latency_s, lost_at);
 create table resolution (id, ref, target, kind, seen_at);
 create view current_resolution as select * from resolution;
 create table prediction (forecast, ref, target, scored_against);
@@ -134,3 +139,132 @@ def test_what_is_not_stale_is_not_withdrawn(tmp_path: Path) -> None:
         (folder := tmp_path / str(hours)).mkdir()
         rows = [("forecast", forecast(0.0)), ("intent", {**withdrawn, "planned_at": at(hours)})]
         assert len(judge(folder, rows, configs=[config])) == count
+
+
+# Stale after 72 hours, and due 24 and 2 hours before the close.
+@pytest.mark.parametrize(
+    ("closes", "due", "count"),
+    [
+        (200.0, 72.0, 0),
+        (200.0, 70.0, 1),
+        (80.0, 56.0, 0),
+        (80.0, 72.0, 1),
+        (25.0, 2.0, 0),
+        (25.0, 1.0, 1),
+        (20.0, 18.0, 0),
+    ],
+)
+def test_what_was_forecast_is_due_again_in_time(tmp_path: Path, closes: float, due: float, count: int) -> None:
+    planned = {"ref": REF, "forecaster": "drifter", "due_at": at(due), "why": "stale", "forecast_only": 0}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("schedule", planned),
+        (
+            "question",
+            {"ref": REF, "venue": "manifold", "version": "v", "first_seen_at": at(23.9), "closes_at": at(closes)},
+        ),
+        ("question_version", {"version": "v", "ref": REF, "body": json.dumps({"title": "lit?"})}),
+        ("forecast", {**forecast(0.0), "forecast_only": 0}),
+    ]
+    assert len(judge(tmp_path, rows)) == count
+
+
+# Of half a dollar 0.3 are spent: a call of 0.1 waits for the others, and one of 0.3 never fits.
+@pytest.mark.parametrize(
+    ("worst", "more", "count"), [("0.1000", "", 1), ("0.3000", "", 0), ("0.1000", "; it waited 9 s for calls", 0)]
+)
+def test_no_call_is_refused_that_would_fit_once_others_are_paid(
+    tmp_path: Path, worst: str, more: str, count: int
+) -> None:
+    text = f"the budget of the question does not allow the call: it may cost {worst} US dollars"
+    body = json.dumps({"detail": f"BudgetExhaustedError: x: {text}, and 0.0500 of 0.5 are left{more}"})
+    call = {"scope": "f0.0", "cost_usd": 0.15, "worst_usd": 0.2, "state": "done", "latency_s": 1.0}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("forecast", forecast(0.0, "failed", forecast_only=0)),
+        ("trial", {"forecast": "f0.0", "ended_at": at(1.0), "body": body}),
+        *(("model_call", {**call, "at": at(hours)}) for hours in (0.1, 0.2)),
+        ("model_call", {**call, "at": at(1.0), "latency_s": 9.0}),
+    ]
+    found = judge(tmp_path, rows)
+    assert ["was refused" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("job", "minutes", "took_s", "count"),
+    [
+        ("score", [0, 60, 120, 180], 0.0, 0),
+        ("score", [0, 60, 200, 260], 0.0, 1),
+        ("score", [0, 60, 180, 240], 3_700.0, 0),
+        ("score", [0, 10, 20, 30, 40, 50, 60], 0.0, 1),
+        ("score", [0, 10, 60, 120], 0.0, 0),
+        ("requests", [0, 10, 20, 30, 40, 50, 60], 0.0, 0),
+        ("other", [0, 200], 0.0, 0),
+    ],
+)
+def test_a_job_runs_as_often_as_is_set(tmp_path: Path, job: str, minutes: list[int], took_s: float, count: int) -> None:
+    config = {**CONFIG, "daemon": {"score_every_s": 3_600.0, "requests_every_s": 3_600.0}}
+    times = [NOON + timedelta(minutes=one) for one in minutes]
+    runs = [JobRun(job=job, started_at=one, took_s=took_s, outcome=JobOutcome.DONE, detail="") for one in times]
+    assert len(judge(tmp_path, [], configs=[config], runs=runs, lives=[NOON])) == count
+
+
+@pytest.mark.parametrize(
+    ("made", "seen", "window", "told", "count"),
+    [
+        (0.0, -1.0, "met", 0, 0),
+        (0.0, -1.0, "missed", 1, 1),
+        (2.0, -1.0, "missed", 1, 0),
+        (2.0, -1.0, "missed", 0, 1),
+        (2.0, -1.0, "met", 0, 1),
+        (2.0, 1.5, "past", 0, 0),
+    ],
+)
+def test_a_missed_window_is_recorded(
+    tmp_path: Path, made: float, seen: float, window: str, told: int, count: int
+) -> None:
+    text = f"{REF}: no forecast of drifter by {at(1.0)}"
+    asked = {"ref": REF, "venue": "manifold", "version": "v", "first_seen_at": at(seen), "closes_at": at(1.0)}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("schedule", {"ref": REF, "forecaster": "drifter", "window": window, "closes_at": at(1.0)}),
+        ("question", asked),
+        ("question_version", {"version": "v", "ref": REF, "body": json.dumps({"title": "lit?"})}),
+        ("forecast", forecast(made, forecast_only=0)),
+        *[("event", {"kind": "missed window", "text": text})] * told,
+    ]
+    assert len([one for one in judge(tmp_path, rows) if "recorded as" in one and "closed at" in one]) == count
+
+
+@pytest.mark.parametrize(
+    ("state", "answered", "expires", "count"),
+    [
+        ("asked", None, 12.0, 0),
+        ("asked", None, 24.0, 1),
+        ("used", 2.0, 14.0, 0),
+        ("used", 2.0, 12.0, 1),
+        ("expired", 2.0, 14.0, 0),
+        ("rejected", 2.0, 12.0, 0),
+    ],
+)
+def test_an_answer_is_valid_for_as_long_as_is_set(
+    tmp_path: Path, state: str, answered: float | None, expires: float, count: int
+) -> None:
+    row = {"id": "a", "venue": "manifold", "state": state, "asked_at": at(0.0), "expires_at": at(expires)}
+    row |= {} if answered is None else {"answered_at": at(answered)}
+    assert len(judge(tmp_path, [("approval", row)])) == count
+
+
+@pytest.mark.parametrize(("to_s", "config", "count"), [(590.0, {}, 0), (700.0, {}, 1), (700.0, {"seconds": 800.0}, 0)])
+def test_a_trial_ends_in_time(tmp_path: Path, to_s: float, config: dict[str, float], count: int) -> None:
+    call = {"question": REF, "forecaster": 1, "trial": 1, "life": "life 1", "cutoff": at(0.0), "step": 1}
+    calls = [{**call, "from_s": 0.0, "to_s": 10.0}, {**call, "from_s": 20.0, "to_s": to_s}]
+    assert len(judge(tmp_path, [], calls=calls, configs=[{**CONFIG, "limits": config}])) == count
+
+
+@pytest.mark.parametrize(("closes", "count"), [(30.0, 0), (40.0, 1)])
+def test_a_question_is_planned_with_its_close(tmp_path: Path, closes: float, count: int) -> None:
+    known = {"ref": REF, "venue": "manifold", "version": "v", "first_seen_at": at(23.9), "closes_at": at(30.0)}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("schedule", {"ref": REF, "forecaster": "drifter", "closes_at": at(closes), "window": "open"}),
+        ("question", {**known, "changed_at": at(1.0)}),
+        ("question_version", {"version": "v", "ref": REF, "body": json.dumps({"title": "lit?"})}),
+    ]
+    assert len(judge(tmp_path, rows)) == count

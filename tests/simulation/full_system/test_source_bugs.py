@@ -17,6 +17,13 @@ TWICE = 2 * LIMIT
 OTHER = 7
 
 
+def doubled() -> int:
+    return 2 * LIMIT
+
+
+DOUBLED = doubled()
+
+
 class Shop:
     def sells(self, count: int) -> bool:
         if count < 0:
@@ -49,7 +56,7 @@ def test_a_changed_function_is_changed_for_all_who_know_it(shop: object) -> None
 
 def test_a_changed_value_changes_those_that_are_made_of_it(shop: object) -> None:
     break_source("planted_shop", "LIMIT = 2", "LIMIT = 3")
-    assert (shop.LIMIT, shop.TWICE, shop.OTHER) == (3, 6, 7)  # type: ignore[attr-defined]
+    assert (shop.LIMIT, shop.TWICE, shop.OTHER, shop.DOUBLED) == (3, 6, 7, 6)  # type: ignore[attr-defined]
     with pytest.raises(AssertionError, match="not what it was"):
         break_source("planted_shop", "LIMIT = 9", "LIMIT = 3")
 

@@ -58,6 +58,12 @@ TOPICS: Sequence[tuple[str, ...]] = (("lamps", "streets"), ("lamps",), ())
 # Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
 # every so often.
 BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
+# How long Metaculus is not too busy.
+BUSY_EVERY_S = 4.0 * HOUR_S
+# How often a market has an outcome so long before its close.
+EARLY_EVERY_S, EARLY_BY = 6.0 * HOUR_S, timedelta(hours=3)
+# How long there is no outage, and how long one lasts.
+OUTAGE_EVERY_S, OUTAGE_S = 10.0 * HOUR_S, (0.4 * HOUR_S, 2.5 * HOUR_S)
 # Between those, one answer to a write is ambiguous so often: it took effect, and the answer does not say so.
 AMBIGUOUS_EVERY_S = 2.5 * HOUR_S
 AMBIGUOUS = (
@@ -142,6 +148,34 @@ class VenueEvents:
     def _write_paths(self) -> list[tuple[FakeService, str]]:
         places = ((self.bridges.metaculus, FORECASTS), (self.bridges.manifold, BETS))
         return [(venue, path) for venue, path in places if venue is not None]
+
+    async def run_outages(self, stream: np.random.Generator) -> None:
+        """Let one of the venues refuse all connections for some time, now and then, for ever."""
+        while self.traits.has_outages:
+            await self.clock.sleep(float(stream.exponential(OUTAGE_EVERY_S)))
+            names = sorted(self.bridges.all)
+            faults = self.bridges.all[names[int(stream.integers(len(names)))]].faults
+            faults.refuses_connections = True
+            await self.clock.sleep(float(stream.uniform(*OUTAGE_S)))
+            faults.refuses_connections = False
+
+    async def run_busy_times(self, stream: np.random.Generator) -> None:
+        """Let Metaculus be too busy for a forecast or two, now and then, for ever."""
+        venue = self.bridges.metaculus
+        while self.traits.is_busy and venue is not None:
+            await self.clock.sleep(float(stream.exponential(BUSY_EVERY_S)))
+            if not venue.faults.pending:
+                venue.faults.schedule(RequestFault.TOO_MANY, method="POST", path=FORECASTS, times=2)
+
+    async def run_early_outcomes(self, stream: np.random.Generator) -> None:
+        """Resolve one of the markets that are open for hours, now and then, for ever."""
+        while self.traits.ends_early:
+            await self.clock.sleep(float(stream.exponential(EARLY_EVERY_S)))
+            later = round((self.clock.now() + EARLY_BY).timestamp() * 1000)
+            markets = [one for one in self._open() if one.type == "BINARY" and (one.closes or 0) > later]
+            if self.bridges.manifold is not None and markets:
+                market = markets[int(stream.integers(len(markets)))]
+                self.bridges.manifold.world.resolve(market, ENDS[int(stream.integers(2))])
 
     async def run_ambiguous_replies(self) -> None:
         """Let the answer to one write of each venue not say that it took effect, for ever."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bot.simulator.request_log import LoggedRequest, RequestEffect
     from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
     from bot.simulator.venues.polymarket_state import FakePolymarketMarket, FakePolymarketOrder, FakePolymarketState
+    from tests.ledger_checks import Row
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
@@ -78,6 +79,7 @@ class WorldRecord:
     books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
     unread: list[Fact] = field(default_factory=list)
     marks: list[Fact] = field(default_factory=list)
+    readings: list[Row] = field(default_factory=list)
     closed: dict[str, list[list[datetime | None]]] = field(default_factory=dict)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)

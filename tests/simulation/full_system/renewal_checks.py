@@ -1,0 +1,298 @@
+"""Why forecasts are made, and on what: the reason on record is true, a moved price and a changed text are answered.
+
+By docs/settings.md ("policy"), docs/forecasters.md, docs/models.md ("Order") and docs/commands.md ("foxcast lock"):
+what moved the price or the text is forecast again, the soonest close is begun first, each forecast reads the newest
+price, a locked question is left alone, and what was only to be seen is never submitted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from bot.store.serialization import parse_timestamp
+from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.omission_checks import (
+    ASKED,
+    MIN_GAP_H,
+    NEAR_CLOSE_H,
+    ONE_MOMENT,
+    STALE_AFTER_H,
+    Fact,
+    JobPass,
+    OmissionChecks,
+)
+from tests.simulation.full_system.record_checks import _chances, _distance
+
+PRICE_MOVE = 0.5
+# The move on record is rounded.
+ROUNDED = 0.006
+# A text that changes often is not forecast more often than this.
+CHANGE_COOLDOWN = timedelta(hours=1)
+# What is claimed together begins together, but for what is read once more at its venue, which has listed it before.
+ONE_CLAIM, READ_AGAIN = timedelta(seconds=5), timedelta(seconds=90)
+_CHANGED = ("the question changed", "its facts changed")
+_RUNS = """
+select f.id, f.ref, f.forecaster, f.state, f.why, f.made_at, f.started_at, f.ended_at, f.cutoff, f.forecast_only,
+  f.version, f.price, q.venue, q.closes_at, q.as_of, q.first_seen_at, v.body,
+  (select min(r.seen_at) from resolution r where r.ref = f.ref) as resolved_at,
+  (select count(*) from question_version w where w.ref = f.ref) as versions
+from forecast f join question q on q.ref = f.ref join question_version v on v.version = f.version
+order by f.ref, f.forecaster, f.revision
+"""
+_PRICES = "select id, seen_at, at, probability, body from price where ref = :ref order by id"
+_VERSIONS = "select version, seen_at, body from question_version where ref = :ref order by seen_at"
+_APART = """
+select i.id, i.ref, f.id as forecast from intent i join forecast f on f.id = i.forecast
+where f.forecast_only = 1 and i.action in ('order', 'forecast')
+  and coalesce(json_extract(i.order_body, '$.closing'), '') = ''
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenewalChecks(OmissionChecks):
+    """Judges one ledger by the passes of jobs that ended well, as ``OmissionChecks`` does."""
+
+    def violations(self) -> Iterator[str]:
+        """Say which forecast was made for no reason, on an old price or text, or out of turn, and which was not."""
+        for rows in self._runs.values():
+            base: Row | None = None
+            for row in rows:
+                if (why := self._wrong_reason_of(row, base)) is not None:
+                    yield f"renewal: {_name(row)} for {row['why']!r}, and {why}"
+                if row["state"] == "done" and not row["forecast_only"]:
+                    base = row
+            for row, after in zip(rows, [*rows[1:], None], strict=True):
+                if row["state"] == "done" and not row["forecast_only"] and row["closes_at"] is not None:
+                    yield from self._late_answer(row, after)
+            for row in rows:
+                yield from self._old_price(row)
+                yield from self._while_locked(row)
+        yield from self._out_of_turn()
+        yield from self._looks()
+        yield from self._not_looked_at()
+        for row in read_rows(self.ledger, _APART):
+            yield f"renewal: {row['id']} submits {row['forecast']} of {row['ref']}, which was only to be recorded"
+
+    @cached_property
+    def _runs(self) -> dict[tuple[str, str], list[Row]]:
+        runs: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _RUNS):
+            runs[row["ref"], row["forecaster"]].append(row)
+        return runs
+
+    # Why a forecast was made
+
+    def _wrong_reason_of(self, row: Row, base: Row | None) -> str | None:
+        """Return what is wrong with the reason of a forecast; ``base`` is the last one that may be submitted."""
+        why, started = row["why"], parse_timestamp(row["started_at"])
+        if why == "new question":
+            return None if base is None else f"there is one of {base['made_at']}"
+        if why == ASKED:
+            return None if self._is_asked_for(row) else "nobody had asked"
+        if base is None or self._has_clock_moved(parse_timestamp(base["made_at"]), started):
+            return None
+        rules = (
+            (" before closing", self._wrong_close),
+            ("stale", self._wrong_age),
+            ("price moved by ", self._wrong_move),
+        )
+        found = next((rule for words, rule in rules if words in why), None)
+        if found is not None and not why.startswith("the question changed"):
+            return found(row, base)
+        is_changed = row["versions"] > 1 or "withdrawn" in why or not why.startswith(_CHANGED)
+        return None if is_changed else "there is one version of it"
+
+    def _wrong_age(self, row: Row, base: Row) -> str | None:
+        """Say whether the last one was old enough."""
+        age = parse_timestamp(row["started_at"]) - parse_timestamp(base["made_at"])
+        least = timedelta(hours=min(self._policy("stale_after_h", STALE_AFTER_H)))
+        return None if age >= least - ONE_MOMENT else f"the last one was made {age} before, to be renewed after {least}"
+
+    def _is_asked_for(self, row: Row) -> bool:
+        at = parse_timestamp(row["started_at"])
+        return any(
+            act["kind"] == "forecast"
+            and (_ref_of(act), act["forecaster"]) == (row["ref"], row["forecaster"])
+            and (act["clock"] <= at + ONE_MOMENT or self._has_clock_moved(at, act["clock"]))
+            for act in self.acts
+        )
+
+    def _looks(self) -> Iterator[str]:
+        """What nobody wanted to be submitted, of all who asked, is only recorded."""
+        asked: dict[tuple[str, str], list[Fact]] = defaultdict(list)
+        for act in self.acts:
+            if act["kind"] == "forecast":
+                asked[_ref_of(act), act["forecaster"]].append(act)
+        for name, acts in asked.items():
+            for row in self._runs.get(name, ()) if not any(act["submit"] for act in acts) else ():
+                if row["why"] == ASKED and not row["forecast_only"]:
+                    yield f"renewal: {_name(row)} was asked for to be seen, and may be submitted"
+
+    def _not_looked_at(self) -> Iterator[str]:
+        """What people ask for is forecast by the next pass, while it can be."""
+        for act in self.acts:
+            ref = _ref_of(act)
+            if act["kind"] != "forecast" or ref in self.locked or act["clock"] is None:
+                continue
+            runs = self._runs.get((ref, act["forecaster"]), [])
+            spans = self.closed.get(ref, ())
+            ends = [since for since, _ in spans if since is not None]
+            ends += [parse_timestamp(row["closes_at"]) for row in runs[:1] if row["closes_at"]]
+            after = [parse_timestamp(row["started_at"]) for row in runs]
+            until = min([*ends, *(at for at in after if at >= act["clock"] - ONE_MOMENT)], default=None)
+            heard = next((one for one in self._by_job["requests"] if one.started_at >= act["clock"]), None)
+            is_known = bool(runs) and heard is not None and (until is None or heard.ended_at < until)
+            if is_known and heard is not None and (count := self._passes_between("forecast", heard.ended_at, until)):
+                yield f"renewal: {ref} was asked for at {act['clock']} of {act['forecaster']}, {count} passes did not"
+
+    def _wrong_close(self, row: Row, base: Row) -> str | None:
+        """Say whether it was that long before the close, and the last one was made earlier than that."""
+        gap = row["why"].removesuffix(" before closing")
+        gaps = [timedelta(hours=one) for near in self._policy("near_close_h", NEAR_CLOSE_H) for one in near]
+        if gap not in {str(one) for one in gaps}:
+            return f"the times before the close are {sorted({str(one) for one in gaps})}"
+        length = next(one for one in gaps if str(one) == gap)
+        known = [json.loads(one["body"]).get("closes_at") for one in read_rows(self.ledger, _VERSIONS, row)]
+        closes = [parse_timestamp(one) for one in known if one]
+        made, started = parse_timestamp(base["made_at"]), parse_timestamp(row["started_at"])
+        if any(made < one - length + ONE_MOMENT and started >= one - length - ONE_MOMENT for one in closes):
+            return None
+        return f"the last one is of {made}, and it closes at {sorted({*map(str, closes)})}"
+
+    def _wrong_move(self, row: Row, base: Row) -> str | None:
+        """Say whether the price had moved by so much since that of the last forecast, and whether that is enough."""
+        move = float(row["why"].split()[3])
+        least = min(self._policy("price_move", PRICE_MOVE))
+        if move < least - ROUNDED:
+            return f"{least:g} is the least move"
+        prices = read_rows(self.ledger, _PRICES, row)
+        first = next((one for one in prices if one["id"] == base["price"]), None)
+        seen = [one for one in prices if one["seen_at"] <= row["started_at"]]
+        if first is None or not (moves := [_move(first, one) for one in seen]):
+            return "the last one had no price"
+        return None if any(abs(one - move) < ROUNDED for one in moves) else f"it had moved by {max(moves):.2f} at most"
+
+    # What had to be forecast again
+
+    def _late_answer(self, row: Row, after: Row | None) -> Iterator[str]:
+        """A moved price and a changed text are answered by the next passes after the pass that found them."""
+        if self._is_left_out(row):
+            return
+        made, closes = parse_timestamp(row["made_at"]), parse_timestamp(row["closes_at"])
+        ends = [
+            closes - self._reader_margin(row["venue"]),
+            *[parse_timestamp(row[name]) for name in ("as_of", "resolved_at") if row[name]],
+            *[since for since, _ in self.closed.get(row["ref"], ()) if since is not None],
+        ]
+        until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
+        for seen, what in self._news(row, made):
+            pause = timedelta(hours=max(self._policy("min_gap_h", MIN_GAP_H)))
+            due = max(seen, made + max(pause, CHANGE_COOLDOWN))
+            if due < min(ends) and (count := self._passes_between("forecast", due, until)):
+                yield f"renewal: {_name(row)} was to be made again at {due}, {what} at {seen}, {count} passes before"
+                return
+
+    def _news(self, row: Row, made: datetime) -> Iterator[tuple[datetime, str]]:
+        """Yield when a pass that looks for questions ended that had seen another price or text, and what it was."""
+        most = max(self._policy("price_move", PRICE_MOVE))
+        prices = read_rows(self.ledger, _PRICES, row)
+        first = next((one for one in prices if one["id"] == row["price"]), None)
+        for one in prices:
+            if first is not None and one["id"] > first["id"] and _move(first, one) > most + ROUNDED:
+                found = self._pass_at(f"discover {row['venue']}", parse_timestamp(one["seen_at"]))
+                if found is not None and found.ended_at > made:
+                    yield found.ended_at, f"its price had moved by {_move(first, one):.2f}"
+                    break
+        for one in read_rows(self.ledger, _VERSIONS, row):
+            found = self._pass_at(f"discover {row['venue']}", parse_timestamp(one["seen_at"]))
+            if found is not None and found.started_at > made and one["version"] != row["version"]:
+                yield found.ended_at, "its text had changed"
+                break
+
+    def _pass_at(self, job: str, at: datetime) -> JobPass | None:
+        return next((one for one in self._by_job[job] if one.started_at <= at <= one.ended_at), None)
+
+    # What it was made on
+
+    def _old_price(self, row: Row) -> Iterator[str]:
+        """A forecast reads the newest price that was known when it began."""
+        started = parse_timestamp(row["started_at"])
+        known = [one for one in read_rows(self.ledger, _PRICES, row) if parse_timestamp(one["seen_at"]) <= started]
+        sure = [one for one in known if parse_timestamp(one["seen_at"]) < started - ONE_MOMENT]
+        newest = sure[-1]["id"] if sure else None
+        is_old = newest is not None and (row["price"] or 0) < newest
+        if is_old and row["versions"] == 1 and not self._has_clock_moved(started, started):
+            newer = f"the newest was {newest} of {sure[-1]['seen_at']}"
+            yield f"renewal: {_name(row)} has the price {row['price']}, and {newer}"
+
+    def _while_locked(self, row: Row) -> Iterator[str]:
+        """A locked question is not forecast, but by those for whom it was not locked."""
+        at = parse_timestamp(row["started_at"])
+        for act in self.acts:
+            is_mine = act["kind"] == "lock" and _ref_of(act) == row["ref"] and act["clock"] < at
+            if not is_mine or act.get("forecaster") not in {None, row["forecaster"]}:
+                continue
+            ends = [
+                one["clock"]
+                for one in self.acts
+                if one["kind"] == "unlock" and _ref_of(one) == row["ref"] and one.get("forecaster") == act["forecaster"]
+            ]
+            is_over = any(act["clock"] <= end <= at + ONE_MOMENT for end in ends)
+            if not is_over and self._passes_between("requests", act["clock"], at):
+                yield f"renewal: {_name(row)}, and it was locked at {act['clock']}"
+                return
+
+    # In which order
+
+    def _out_of_turn(self) -> Iterator[str]:
+        """In one pass the question that closes first is begun first, of those that were due when the pass began."""
+        begun: dict[int, list[tuple[datetime, Row, bool]]] = defaultdict(list)
+        passes = self._by_job["forecast"]
+        for rows in self._runs.values():
+            for row, before in zip(rows, [None, *rows[:-1]], strict=True):
+                at = parse_timestamp(row["started_at"])
+                number = next((n for n, one in enumerate(passes) if one.started_at <= at <= one.ended_at), None)
+                if number is not None and row["closes_at"] is not None and row["why"] != ASKED:
+                    begun[number].append((at, row, self._was_due(row, before, passes[number].started_at)))
+        for number, found in begun.items():
+            for at, row, was_due in found:
+                pause = ONE_CLAIM if row["why"] == "new question" else READ_AGAIN
+                earlier = [(since, one) for since, one, _ in found if since < at - pause]
+                later = next((one for since, one in earlier if one["closes_at"] > row["closes_at"]), None)
+                if was_due and later is not None and not self._has_clock_moved(passes[number].started_at, at):
+                    what = f"which closes at {row['closes_at']} and was due, at {at}"
+                    other = f"after {later['ref']}, which closes at {later['closes_at']}"
+                    yield f"renewal: the pass of {passes[number].started_at} began {row['ref']}, {what}, {other}"
+
+    def _was_due(self, row: Row, before: Row | None, at: datetime) -> bool:
+        """Say whether a forecast was certainly due at a moment: its question was new then, or the last one stale."""
+        if row["versions"] > 1 or row["ref"] in self.locked or row["forecaster"] not in {"drifter", "drifter_second"}:
+            return False
+        if row["why"] == "new question" and before is None:
+            return parse_timestamp(row["first_seen_at"]) <= at
+        if row["why"] == "stale" and before is not None and before["state"] == "done":
+            most = timedelta(hours=max(self._policy("stale_after_h", STALE_AFTER_H)))
+            return parse_timestamp(before["made_at"]) + most <= at
+        return False
+
+
+def _name(row: Row) -> str:
+    return f"the forecast of {row['ref']} by {row['forecaster']} of {row['started_at']}"
+
+
+def _ref_of(act: Fact) -> str:
+    """Return the reference of a question in an act of people, which may be a record."""
+    ref = act.get("ref")
+    return f"{ref['venue']}:{ref['key']}" if isinstance(ref, dict) else str(ref)
+
+
+def _move(first: Any, other: Any) -> float:
+    """Return how far a price is from another one, 0 where they have nothing in common."""
+    before, now = _chances(first), _chances(other)
+    return _distance(before, now) if before.keys() & now.keys() else 0.0
