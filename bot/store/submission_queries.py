@@ -45,9 +45,11 @@ _SELECT_QUESTION_ORDERS = f"{SELECT_INTENT} where i.ref = ?1 order by i.seq desc
 _COUNT_INTENTS = "select state, sum(count) from intent_tally group by state having sum(count) > 0 order by state"
 _SELECT_TITLE = "select title from question where ref = ?"
 _DECISION_REASON = "select why from decision where intent = ? order by id desc limit 1"
+# Those of open markets: a new outcome opens its market again, for longer than any book takes to settle it.
 _PAPER_OUTCOMES = """
-select r.ref, r.target, r.body, r.resolved_at from current_resolution r
-where r.ref in (select ref from intent where venue = ? and mode = 'paper' and order_body is not null)
+select r.ref, r.target, r.body, r.resolved_at
+from (select distinct ref from open_market where venue = ? and paper = 1) m
+cross join current_resolution r on r.ref = m.ref
 order by r.ref, r.target
 """
 _SELECT_HEADINGS = """
@@ -67,10 +69,6 @@ where i.venue = ? and i.account = ? and i.action = 'forecast' and i.state = 'ack
   select 1 from question q join target t on t.version = q.version
   where q.ref = i.ref and not exists (
     select 1 from current_resolution r where r.ref = q.ref and r.target = t.target))
-"""
-_TOTAL_FEES = """
-select total(f.fee) from fill f join intent i on i.id = f.intent
-where i.venue = ? and i.account = ? and i.mode <> 'paper'
 """
 # In shares or money: sums of floats differ by this much.
 _ROUNDING_TOLERANCE = 1e-6
@@ -208,7 +206,7 @@ def count_intents_by_state(database: Database) -> dict[str, int]:
 
 
 def read_paper_outcomes(database: Database, venue: str) -> Sequence[Resolution]:
-    """Return the current outcomes of all questions that were traded on paper at a venue."""
+    """Return the current outcomes of the questions that are traded on paper at a venue, or were some days ago."""
     return [
         Resolution(
             ref=QuestionRef.parse(ref),
@@ -238,12 +236,6 @@ def count_standing_forecasts(database: Database, venue: str, account: str) -> in
     """Count the open questions with a submitted forecast at a venue, or in its paper book."""
     (count,) = database.execute(_COUNT_STANDING, [venue, account]).fetchone()
     return int(count)
-
-
-def total_fees(database: Database, venue: str, account: str) -> float:
-    """Return the fees of all orders of a live account."""
-    (paid,) = database.execute(_TOTAL_FEES, [venue, account]).fetchone()
-    return float(paid)
 
 
 def _order_row(database: Database, row: IntentRow) -> OrderRow:
