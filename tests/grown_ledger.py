@@ -18,6 +18,7 @@ from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
 from bot.execution.paper.book_database import PAPER_BOOK_MIGRATIONS
 from bot.execution.paper.paper_book import paper_book_path
+from bot.store.accounts import AccountKey
 from bot.store.documents import compress_document
 from bot.store.evidence import evidence_path
 from bot.store.ledger import open_ledger
@@ -208,7 +209,7 @@ def grow_ledger(path: Path, questions: int) -> GrownLedger:
                 fill_score_totals(filled)
                 fill_score_rounds(filled)
             database.execute("pragma wal_checkpoint(truncate)")
-    asyncio.run(_sum_costs(path))
+    asyncio.run(_sum_up(path))
     return grown
 
 
@@ -217,9 +218,12 @@ async def _make_empty(path: Path) -> None:
         pass
 
 
-async def _sum_costs(path: Path) -> None:
+async def _sum_up(path: Path) -> None:
+    """Do what the daemon's jobs did over the years."""
     async with open_ledger(path, now=NOW) as ledger:
         await ledger.calls.sum_finished_days(now=NOW)
+        key = AccountKey(venue="lantern", account=ACCOUNT, paper=True)
+        await ledger.profits.close_markets(key, now=NOW, redeems=False)
 
 
 async def _templates(path: Path) -> dict[str, object]:

@@ -475,20 +475,22 @@ def _close_markets(database: Database, key: AccountKey, refs: Sequence[str], *, 
     names = {**key.values, "contracts": to_json_list([one.contract for one in book.contracts])}
     reported = [] if key.paper else _venue_gains(database, _GAINS_OF_CONTRACTS, names)
     gains = {one.contract: one for one in reported if one.closed}
-    first = database.execute(_FIRST_AND_LAST_READING[0], key.values).fetchone()
-    # What was there before the first reading of an account is no gain since then.
-    before = {str(one.ref) for one in fills if not key.paper and (first is None or one.at <= parse_timestamp(first[0]))}
+    first, last = (database.execute(sql, key.values).fetchone() for sql in _FIRST_AND_LAST_READING)
+    # Equity is counted from the first reading to the last: what happened before or after is read as it is.
+    outside = {
+        str(one.ref)
+        for one in fills
+        if last is None or not (key.paper or one.at > parse_timestamp(first[0])) or one.at > parse_timestamp(last[0])
+    }
     by_ref: dict[str, list[ContractProfit]] = {}
     for contract in book.contracts:
         by_ref.setdefault(str(contract.ref), []).append(contract)
-    closed = [
-        ref
-        for ref in refs
-        if ref not in before
-        and all(
-            one.closed_at is not None and not one.is_disputed(gains.get(one.contract)) for one in by_ref.get(ref, ())
-        )
-    ]
+
+    def is_final(contract: ContractProfit) -> bool:
+        ended = contract.closed_at is not None and contract.closed_at <= parse_timestamp(last[0])
+        return ended and not contract.is_disputed(gains.get(contract.contract))
+
+    closed = [ref for ref in refs if ref not in outside and all(map(is_final, by_ref.get(ref, ())))]
     for ref in closed:
         store_closed_markets(database, key.values, ref, by_ref.get(ref, ()))
     return len(closed)

@@ -121,14 +121,15 @@ where i.order_body is not null and exists (select 1 from attempt a where a.inten
 """
 _OF_ACCOUNT = "venue = :venue and account = :account and paper = :paper"
 _HAS_OPEN_ORDER = """
-exists (select 1 from intent i where i.ref = m.ref and i.account = m.account and i.venue = m.venue
-  and (i.mode = 'paper') = m.paper and i.order_body is not null and (
+exists (select 1 from intent i indexed by intent_by_question
+  where i.ref = m.ref and i.account = m.account and i.venue = m.venue and (i.mode = 'paper') = m.paper
+  and i.order_body is not null and (
     i.state in ('planned', 'ready', 'sending', 'unknown', 'absent', 'in doubt')
     or i.state = 'acked' and exists (select 1 from attempt a where a.intent = i.id and a.fence_at > :now)))
 """
 _HAS_FILL = """
-exists (select 1 from intent i join fill f on f.intent = i.id where i.ref = m.ref and i.account = m.account
-  and i.venue = m.venue and (i.mode = 'paper') = m.paper)
+exists (select 1 from intent i indexed by intent_by_question cross join fill f on f.intent = i.id
+  where i.ref = m.ref and i.account = m.account and i.venue = m.venue and (i.mode = 'paper') = m.paper)
 """
 # Shares of an open question may still be traded; a market without a fill has no profit, and is only forgotten.
 _SELECT_CLOSABLE = f"""

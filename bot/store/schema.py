@@ -531,7 +531,8 @@ def add_score_rounds(database: Database) -> None:
 
 @MIGRATIONS(name="0005_market_totals")
 def add_market_totals(database: Database) -> None:
-    """Add open and closed markets of accounts; a job closes those of a ledger that has some."""
+    """Add open and closed markets of accounts, which a job closes, and an index of void outcomes."""
+    database.execute("create index resolution_void on resolution (ref) where kind = 'void'")
     for statement in (*MARKET_TABLES, *MARKET_TRIGGERS):
         database.execute(statement)
     fill_open_markets(database)

@@ -56,19 +56,26 @@ _SELECT_HEADINGS = """
 select q.ref, q.title, coalesce((select max(event) from intent i where i.ref = q.ref), '') from question q
 where q.ref in (select value from json_each(?))
 """
-# The question of each contract, by its newest order.
+# The question of each contract, by its newest order; the market of what is held is open.
 _SELECT_TRADED = """
-select json_extract(order_body, '$.contract'), ref, json_extract(order_body, '$.option') from intent
-where venue = ? and account = ? and order_body is not null
-  and json_extract(order_body, '$.contract') in (select value from json_each(?))
-order by seq
+select json_extract(i.order_body, '$.contract'), i.ref, json_extract(i.order_body, '$.option')
+from open_market m cross join intent i indexed by intent_by_question on i.ref = m.ref and i.account = m.account
+where m.venue = ? and m.account = ? and i.venue = m.venue and i.order_body is not null
+  and json_extract(i.order_body, '$.contract') in (select value from json_each(?))
+order by i.seq
 """
+# A forecast of an open question has no score yet.
 _COUNT_STANDING = """
-select count(distinct i.ref) from intent i
-where i.venue = ? and i.account = ? and i.action = 'forecast' and i.state = 'acked' and exists (
-  select 1 from question q join target t on t.version = q.version
-  where q.ref = i.ref and not exists (
-    select 1 from current_resolution r where r.ref = q.ref and r.target = t.target))
+select count(*)
+from (select distinct ref from prediction indexed by prediction_unscored
+      where scored_against is null and ref >= ?1 || ':' and ref < ?1 || ';') p
+where exists (
+    select 1 from intent i indexed by intent_by_question
+    where i.ref = p.ref and i.account = ?2 and i.venue = ?1 and i.action = 'forecast' and i.state = 'acked')
+  and exists (
+    select 1 from question q join target t on t.version = q.version
+    where q.ref = p.ref and not exists (
+      select 1 from current_resolution r where r.ref = q.ref and r.target = t.target))
 """
 # In shares or money: sums of floats differ by this much.
 _ROUNDING_TOLERANCE = 1e-6
@@ -227,7 +234,7 @@ def read_question_headings(database: Database, refs: Collection[QuestionRef]) ->
 def read_traded_contracts(
     database: Database, venue: str, account: str, contracts: Collection[str]
 ) -> Mapping[str, TradedContract]:
-    """Return the questions that contracts of an account were traded for; contracts without an order are left out."""
+    """Return the questions of contracts whose markets are open; contracts without an order are left out."""
     rows = database.execute(_SELECT_TRADED, [venue, account, to_json_list(contracts)]).fetchall()
     return {name: TradedContract(ref=QuestionRef.parse(ref), option=option or "") for name, ref, option in rows}
 

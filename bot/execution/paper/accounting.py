@@ -309,7 +309,8 @@ where cash < reserved and not exists (select 1 from movement where kind = 'undo'
 """,
     """
 select 'open sales of ' || t.contract || ' hold ' || sum(t.held) || ' shares, and there are ' || p.shares
-from ticket t join position p on p.contract = t.contract and p.leg = json_extract(t.body, '$.leg')
+from ticket t indexed by ticket_open
+cross join position p on p.contract = t.contract and p.leg = json_extract(t.body, '$.leg')
 where t.state in ('sent', 'resting') and t.held > 0
 group by t.contract, p.leg, p.shares having sum(t.held) > p.shares
 """,

@@ -187,6 +187,7 @@ begin
   update total set amount = amount + new.fee where name = 'fees';
 end
 """,
+    "create index movement_undone on movement (id) where kind = 'undo'",
     "create index position_held on position (contract, leg) where shares > 0",
 )
 
