@@ -554,7 +554,7 @@ def _comment_fees(database: Database, key: AccountKey) -> list[tuple[datetime, i
     return [(parse_timestamp(at), _to_millionths(cost)) for at, cost in rows]
 
 
-def _venue_gains(database: Database, sql: str, values: Mapping[str, Any]) -> list[VenueReportedGain]:
+def _venue_gains(database: Database, sql: str, values: dict[str, Any]) -> list[VenueReportedGain]:
     return [
         VenueReportedGain(contract=contract, gain=gain, closed=bool(closed), before_fees=bool(before_fees))
         for contract, gain, closed, before_fees in database.execute(sql, values)

@@ -239,7 +239,7 @@ def store_closed_markets(database: Database, key: Mapping[str, Any], ref: str, f
 
 def read_closed_totals(database: Database, key: Mapping[str, Any]) -> ClosedMarketTotals:
     """Return the sums over all closed markets of an account."""
-    rows = database.execute(_SELECT_TOTALS, key).fetchall()
+    rows = database.execute(_SELECT_TOTALS, {**key}).fetchall()
     sums = [sum(column) for column in zip(*(row[2:] for row in rows), strict=True)] or [0] * len(_SUMS)
     return ClosedMarketTotals(
         **dict(zip(_SUMS, sums, strict=True)), forecasters={name: (markets, row[-1]) for name, markets, *row in rows}

@@ -66,17 +66,18 @@ async def _account_values(context: DashboardContext, one: AccountHoldings) -> Ma
 
 
 def _draw_equity(one: AccountHoldings, readings: Sequence[EquityReading]) -> Markup | None:
-    first = [*one.points[:1], *readings]
-    if len(first) < 2:
+    # A paper book begins with its capital, before its first reading.
+    known = [*((point.at, point.equity) for point in one.points[:1]), *((point.at, point.equity) for point in readings)]
+    if len(known) < 2:
         return None
-    step = -(-len(first) // MAX_POINTS)
-    points = [*first[::step], first[-1]]
-    series = ChartSeries(name="equity", points=[(at.at.timestamp(), at.equity) for at in points], style="s1")
+    step = -(-len(known) // MAX_POINTS)
+    points = [*known[::step], known[-1]]
+    series = ChartSeries(name="equity", points=[(at.timestamp(), equity) for at, equity in points], style="s1")
     return draw_chart(
         [series],
         label=f"Equity at {one.venue} over time",
-        x_axis=time_axis([at.at for at in points]),
-        y_axis=number_axis([at.equity for at in points]),
+        x_axis=time_axis([at for at, _ in points]),
+        y_axis=number_axis([equity for _, equity in points]),
         height=180,
     )
 
