@@ -31,6 +31,9 @@ async def test_open_and_closed_markets_add_up_to_all_fills(tmp_path: Path, seed:
     path.parent.mkdir(mode=0o700)
     await asyncio.to_thread(grow_ledger, path, QUESTIONS)
     key, now = AccountKey(venue="lantern", account=ACCOUNT, paper=paper), NOW
+    if paper:
+        async with open_ledger(path, now=NOW) as ledger:
+            await _require_equal(ledger, key)
     await asyncio.to_thread(_open_all, path, paper=paper)
     closed = 0
     async with open_ledger(path, now=NOW) as ledger:
