@@ -5,6 +5,7 @@ explained by SQLite on a ledger with something in each table. What commands read
 that finds all acknowledged orders by an index looks like one that finds few.
 """
 
+import json
 import re
 import sqlite3
 from collections import Counter
@@ -300,3 +301,35 @@ async def test_no_page_of_the_dashboard_reads_a_large_table_from_end_to_end(
     statements = [sql for sql in traced if READ.match(sql)]
     assert len(statements) > 30
     assert list(full_scans(grown.path, statements)) == []
+
+
+def test_a_portfolio_lists_the_newest_closed_markets_and_counts_the_others(
+    grown: GrownLedger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
+    use_trading_account(grown.path.parent, monkeypatch)
+    found = []
+    for options in (("--limit", "10"), ("--all",)):
+        assert main(("portfolio", "--json", *options)) == 0
+        found += json.loads(capsys.readouterr().out)
+    short, whole = found
+    closed = [one for one in short["markets"] if one["closed_at"] is not None]
+    assert len(short["markets"]) + short["markets_left_out"] == len(whole["markets"])
+    assert closed[0]["closed_at"] == max(one["closed_at"] for one in whole["markets"] if one["closed_at"])
+    assert whole["markets_left_out"] == 0
+    assert short["realised"] == pytest.approx(whole["realised"])
+    assert main(("portfolio", "--limit", "10")) == 0
+    assert f"and {len(whole['markets']) - 10 - len(short['positions'])} more: foxcast portfolio --all" in (
+        capsys.readouterr().out
+    )
+
+
+def test_costs_by_question_are_those_of_the_last_days(
+    grown: GrownLedger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
+    counts = []
+    for options in (("--limit", "100000"), ("--all",), ("--since", "2020-01-01", "--limit", "100000")):
+        assert main(("costs", "--by", "question", "--json", *options)) == 0
+        counts.append(len(json.loads(capsys.readouterr().out)["rows"]))
+    assert counts[0] < counts[2] < counts[1] == grown.questions
