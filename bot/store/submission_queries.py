@@ -186,13 +186,11 @@ def list_and_count_orders(database: Database, wanted: OrderFilter) -> tuple[Sequ
         all_ = [_order_row(database, row) for row in rows]
         found = [one for one in all_ if one.row.state is not IntentState.ACKED or one.is_resting(wanted.now)]
         return found[: wanted.limit], len(found)
-    found = [
-        _order_row(database, row)
-        for row in intents.read_intent_rows(
-            database, _SELECT_ORDERS, wanted.venue, wanted.prefix, wanted.limit, wanted.paper
-        )
-    ]
-    return found, _count_orders(database, wanted)
+    count = _count_orders(database, wanted)
+    # No further than to the last one that fits: where none does, nothing is read.
+    limit = count if wanted.limit is None else min(wanted.limit, count)
+    rows = intents.read_intent_rows(database, _SELECT_ORDERS, wanted.venue, wanted.prefix, limit, wanted.paper)
+    return [_order_row(database, row) for row in rows], count
 
 
 def list_question_orders(database: Database, ref: QuestionRef, limit: int) -> Sequence[OrderRow]:

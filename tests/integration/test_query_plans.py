@@ -61,6 +61,7 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     ("questions", "--state", "open"),
     ("orders",),
     ("orders", "--open"),
+    ("orders", "--live"),
     ("portfolio",),
     ("portfolio", "--json"),
     ("locks",),
