@@ -125,7 +125,7 @@ _EVIDENCE = (
 _BOUGHT, _PAID_OUT = "(2 + i / 3 * 2)", "(3 + i / 3 * 2)"
 _PAYOUT = f"iif({_IS_VOID}, 5000000, i % 2 * 10000000)"
 # What the job that reads accounts closed over the years; it closes the rest itself.
-_CLOSE = (
+_CLOSED_MARKETS = (
     f"""insert into closed_market (venue, account, paper, ref, contract, forecaster, option, closed_at, contracts,
       bought, sold, paid_out, fees, realised)
     {_NUMBERS} select 'lantern', '{ACCOUNT}', 1, {_REF}, printf('m%d', i), 'plain', '', {_LATER}, 1, 5000000, 0,
@@ -204,7 +204,7 @@ def grow_ledger(path: Path, questions: int) -> GrownLedger:
     book = paper_book_path(path.parent, "lantern")
     book.parent.mkdir(mode=0o700)
     apply_migrations(book, PAPER_BOOK_MIGRATIONS, backups=None, at=NOW)
-    for file, statements in ((path, (*_LEDGER, *_CLOSE)), (evidence_path(path), _EVIDENCE), (book, _BOOK)):
+    for file, statements in ((path, (*_LEDGER, *_CLOSED_MARKETS)), (evidence_path(path), _EVIDENCE), (book, _BOOK)):
         with closing(sqlite3.connect(file, isolation_level=None)) as database:
             for setting in ("synchronous = off", "cache_size = -400000", "temp_store = memory", "foreign_keys = off"):
                 database.execute(f"pragma {setting}")
