@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +31,8 @@ from bot.store.cost_totals import CostGrouping, CostRow, UnansweredCallCosts
 from bot.store.ledger import LAB_FOLDER, LEDGER_FILE, ReadOnlyState, open_ledger_read_only
 from bot.store.serialization import format_timestamp
 
+# Costs by question are not summed: without another wish only newer calls are read.
+QUESTION_PERIOD = timedelta(days=30)
 COUNT_COLUMNS = (
     "forecasts",
     "calls",
@@ -188,15 +190,18 @@ class CostsOptions:
 @app.command()
 @options_from_dataclass(CostsOptions)
 def costs(ctx: typer.Context, options: CostsOptions) -> None:
-    """Show model costs and what remains of today's budgets."""
+    """Show model costs and what remains of today's budgets.
+
+    --by question reads each call: those of the last 30 days, unless --since or --all says otherwise.
+    """
     now, config = SystemClock().now(), load_command_config(ctx)
-    limit = None if options.show_all else options.limit
+    limit, since = None if options.show_all else options.limit, options.since
+    if options.by is CostGrouping.QUESTION and since is None and not options.show_all:
+        since = now.date() - QUESTION_PERIOD
     if options.lab:
-        report = asyncio.run(load_backtest_costs(config, options.by, options.since, now, limit=limit))
+        report = asyncio.run(load_backtest_costs(config, options.by, since, now, limit=limit))
     else:
-        report = query_ledger(
-            config, lambda records: load_cost_report(records, options.by, options.since, now, limit=limit)
-        )
+        report = query_ledger(config, lambda records: load_cost_report(records, options.by, since, now, limit=limit))
     if report.has_more:
         # On stderr, so that JSON on stdout stays valid.
         which = "earlier days" if options.by is CostGrouping.DAY else f"cheaper {options.by}s"

@@ -35,7 +35,7 @@ from bot.core.errors import ConfigError
 from bot.core.orders import Account
 from bot.core.redaction import redact_known_secrets
 from bot.core.submissions import ExecutionMode
-from bot.evaluation.account_holdings import AccountHoldings, HeldPosition, load_portfolio
+from bot.evaluation.account_holdings import LAST_CLOSED, AccountHoldings, HeldPosition, load_portfolio
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.value_text import NO_VALUE, format_age, format_day, format_number
 from bot.store.serialization import format_timestamp
@@ -69,7 +69,7 @@ EVENT_COLUMNS = (
 MIN_TABLE_WIDTH = 110
 
 
-def print_holdings(console: Console, holdings: AccountHoldings, now: datetime) -> None:
+def print_holdings(console: Console, holdings: AccountHoldings, now: datetime, limit: int | None = None) -> None:
     """Print it for a person."""
     account = holdings.account
     print_heading(console, f"{holdings.venue}: {holdings.mode}, account {holdings.name}")
@@ -85,11 +85,11 @@ def print_holdings(console: Console, holdings: AccountHoldings, now: datetime) -
     if account.orders:
         console.print(f"{len(account.orders)} open orders; list them with: foxcast orders --open")
     if holdings.positions:
-        _print_positions(console, holdings, now)
+        _print_positions(console, holdings, now, limit)
         _print_events(console, holdings)
     else:
         console.print("no positions")
-    print_profit(console, holdings.profit, holdings.titles)
+    print_profit(console, holdings.profit, holdings.titles, limit)
 
 
 def holdings_to_json(holdings: AccountHoldings) -> dict[str, Any]:
@@ -165,18 +165,21 @@ def _sum_rows(holdings: AccountHoldings, account: Account) -> list[tuple[str, st
     return rows
 
 
-def _print_positions(console: Console, holdings: AccountHoldings, now: datetime) -> None:
+def _print_positions(console: Console, holdings: AccountHoldings, now: datetime, limit: int | None) -> None:
     print_heading(console, f"Positions ({len(holdings.positions)})")
-    rows = [_position_cells(held, now) for held in sorted(holdings.positions, key=lambda held: -held.position.paid)]
+    largest = sorted(holdings.positions, key=lambda held: -held.position.paid)[:limit]
+    rows = [_position_cells(held, now) for held in largest]
     if console.width >= MIN_TABLE_WIDTH:
         console.print(make_table(POSITION_COLUMNS, rows))
-        return
+        rows = []
     for name, title, side, shares, cost, mark, value, gain, marked in rows:
         console.print(name)
         if title:
             print_indented(console, title)
         print_indented(console, f"{shares} {side} for {cost}")
         print_indented(console, f"mark {mark} ({marked}), value {value}, gain {gain}")
+    if more := len(holdings.positions) - len(largest):
+        console.print(f"and {more} smaller ones: foxcast portfolio --all")
 
 
 def _print_events(console: Console, holdings: AccountHoldings) -> None:
@@ -228,13 +231,21 @@ def portfolio(
     csv_file: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the markets, or the history, to a CSV file.")
     ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="The largest number of positions, and of closed markets.")
+    ] = LAST_CLOSED,
+    show_all: Annotated[bool, typer.Option("--all", help="Show all, without a limit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show positions and profit of each account, paper and live, by market and forecaster."""
+    """Show positions and profit of each account, paper and live, by market and forecaster.
+
+    --history and --csv have everything.
+    """
     config, now = load_command_config(ctx), SystemClock().now()
     if venue is not None:
         require_configured_venue(config, venue)
-    found = query_ledger(config, lambda records: load_portfolio(records, venue, now))
+    shown = None if show_all or history or csv_file is not None else limit
+    found = query_ledger(config, lambda records: load_portfolio(records, venue, now, last_closed=shown))
     count = 0
     if csv_file is not None:
         count = _write_csv(csv_file, found, history=history)
@@ -243,16 +254,16 @@ def portfolio(
     elif csv_file is not None:
         stdout_console().print(f"{count} rows written to {csv_file}")
     else:
-        _print_portfolio(found, now, history=history)
+        _print_portfolio(found, now, shown, history=history)
 
 
-def _print_portfolio(found: Sequence[AccountHoldings], now: datetime, *, history: bool) -> None:
+def _print_portfolio(found: Sequence[AccountHoldings], now: datetime, limit: int | None, *, history: bool) -> None:
     console = stdout_console()
     if not found:
         console.print("no account holds anything yet, and no forecast is submitted; start with: foxcast run --once")
     for one in found:
         if not history:
-            print_holdings(console, one, now)
+            print_holdings(console, one, now, limit)
         elif one.points:
             print_heading(console, f"{one.venue}: {one.mode}, account {one.name}")
             print_equity_history(console, one.points)

@@ -65,13 +65,23 @@ def profit_sums(profit: AccountProfit) -> list[tuple[str, str]]:
     return rows
 
 
-def print_profit(console: Console, profit: AccountProfit, titles: Mapping[QuestionRef, str]) -> None:
-    """Print the profit of each market and forecaster, and differences to the figures of the venue."""
+def print_profit(
+    console: Console, profit: AccountProfit, titles: Mapping[QuestionRef, str], limit: int | None = None
+) -> None:
+    """Print the profit of markets and forecasters, and differences to the figures of the venue.
+
+    ``limit`` is the largest number of open and of closed markets, newest first.
+    """
     if not profit.markets:
         return
-    print_heading(console, f"Markets ({len(profit.markets)})")
+    count = len(profit.markets) + profit.earlier.contracts
+    print_heading(console, f"Markets ({count})")
     newest = sorted(profit.markets, key=lambda one: (one.closed_at is not None, -_closing_time(one)))
-    console.print(make_table(MARKET_TABLE_COLUMNS, [_market_cells(one, titles) for one in newest]))
+    open_ = [one for one in newest if one.closed_at is None]
+    shown = [*open_[:limit], *newest[len(open_) :][:limit]]
+    console.print(make_table(MARKET_TABLE_COLUMNS, [_market_cells(one, titles) for one in shown]))
+    if more := count - len(shown):
+        console.print(f"and {more} more: foxcast portfolio --all")
     print_heading(console, "By forecaster")
     rows = [
         (
@@ -92,7 +102,7 @@ def profit_remarks(profit: AccountProfit) -> list[str]:
     """Return where figures of the venue, or positions of the account, differ from the sum of the orders."""
     lines = []
     compared = [one for one in profit.markets if one.venue_gain is not None]
-    if compared and not profit.disputed_markets:
+    if compared and not profit.disputed_markets and not profit.earlier.contracts:
         lines.append(f"the venue reports the same gains for all {len(compared)} closed markets that it reports")
     for one in profit.disputed_markets[:MAX_DIFFERENCES_SHOWN]:
         own = (one.venue_gain or 0.0) - (one.venue_difference or 0.0)
@@ -125,6 +135,7 @@ def profit_to_json(profit: AccountProfit, titles: Mapping[QuestionRef, str]) -> 
         "not_from_orders": profit.transfers,
         "remarks": profit_remarks(profit),
         "markets": [market_to_json(one, titles) for one in profit.markets],
+        "markets_left_out": profit.earlier.contracts,
         "forecasters": [
             {
                 "forecaster": one.forecaster,

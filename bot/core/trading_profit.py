@@ -12,10 +12,12 @@ from enum import StrEnum
 from itertools import accumulate
 
 from bot.core.light_dataclass import dataclass
-from bot.core.orders import ContractSide
+from bot.core.orders import ContractSide, VenueReportedGain
 from bot.core.questions import QuestionRef
 
 MILLIONTHS = 1_000_000
+# Venues round amounts to the cent.
+MONEY_TOLERANCE = 0.005
 # The error of sums of floats: fewer shares count as none.
 MAX_DUST_SHARES = 10
 
@@ -95,6 +97,16 @@ class ContractProfit:
     def realised(self) -> int:
         """The gain of all shares that were sold or paid out."""
         return sum(self.gains.values())
+
+    def venue_difference(self, reported: VenueReportedGain | None) -> float | None:
+        """Return by how much the venue's own figure of a final gain exceeds ours; None without one."""
+        if reported is None or not reported.closed or self.held:
+            return None
+        return reported.gain - (self.realised + (self.fees if reported.before_fees else 0)) / MILLIONTHS
+
+    def is_disputed(self, reported: VenueReportedGain | None) -> bool:
+        """Return whether the venue reports another figure."""
+        return abs(self.venue_difference(reported) or 0.0) >= MONEY_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,12 +344,19 @@ class EquityPoint:
 
 
 def equity_points(
-    readings: Sequence[EquityReading], book: TradingBook, fees: Iterable[tuple[datetime, int]]
+    readings: Sequence[EquityReading],
+    book: TradingBook,
+    fees: Iterable[tuple[datetime, int]],
+    closed: tuple[int, int] = (0, 0),
 ) -> tuple[EquityPoint, ...]:
-    """Return a point for each reading, oldest first; ``fees`` are fees without a fill, such as those of comments."""
+    """Return a point for each reading, oldest first; ``fees`` are fees without a fill, such as those of comments.
+
+    ``closed`` are cash and gain of what is not in the book, between the first reading and the last.
+    """
     if not readings:
         return ()
     events = [(one.at, one.cash, one.gain) for one in book.entries]
+    events.append((readings[-1].at, *closed))
     events += [(at, -fee, -fee) for at, fee in fees]
     sums = _event_sums(sorted(events, key=lambda event: event[0]), [one.at for one in readings])
     first, (spent, _) = readings[0], sums[0]

@@ -8,8 +8,8 @@ from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, OpenOrder, Position
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode
-from bot.core.trading_profit import MILLIONTHS, EquityPoint, EquityReading, equity_points
-from bot.evaluation.account_profit import MONEY_TOLERANCE, AccountProfit, compute_account_profit
+from bot.core.trading_profit import MILLIONTHS, MONEY_TOLERANCE, EquityPoint, EquityReading, equity_points
+from bot.evaluation.account_profit import AccountProfit, compute_account_profit
 from bot.execution.paper.paper_book import paper_book_path
 from bot.execution.paper.report import PaperBookReport, read_book_report
 from bot.store import submission_queries
@@ -85,15 +85,26 @@ class AccountHoldings:
 
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+# So many of the markets that were closed last are listed.
+LAST_CLOSED = 50
 
 
-async def load_portfolio(records: ReadOnlyState, venue: str | None, now: datetime) -> list[AccountHoldings]:
-    """Return the holdings of the configured accounts; empty accounts are left out."""
-    found = [await _load_holdings(records, name, now) for name in records.config.venues if venue in {None, name}]
+async def load_portfolio(
+    records: ReadOnlyState, venue: str | None, now: datetime, *, last_closed: int | None = LAST_CLOSED
+) -> list[AccountHoldings]:
+    """Return the holdings of the configured accounts; empty accounts are left out.
+
+    Of closed markets only so many of the newest are listed, and of the equity the first and last point; with
+    ``last_closed`` None all, which reads every fill.
+    """
+    names = [name for name in records.config.venues if venue in {None, name}]
+    found = [await _load_holdings(records, name, now, last_closed) for name in names]
     return [one for one in found if one is not None]
 
 
-async def _load_holdings(records: ReadOnlyState, venue: str, now: datetime) -> AccountHoldings | None:
+async def _load_holdings(
+    records: ReadOnlyState, venue: str, now: datetime, last_closed: int | None
+) -> AccountHoldings | None:
     mode, name = records.config.mode_of(venue), records.config.venues[venue].account
     submissions, path = records.ledger.submissions, paper_book_path(records.folder, venue)
     standing = await submissions.readers.run(
@@ -108,10 +119,8 @@ async def _load_holdings(records: ReadOnlyState, venue: str, now: datetime) -> A
     if account is None:
         return AccountHoldings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
     account = await _with_known_questions(records, venue, account)
-    fees = await submissions.readers.run(lambda database: submission_queries.total_fees(database, venue, name))
-    profit, points, titles = await _load_profit(
-        records, AccountKey(venue=venue, account=name, paper=mode is ExecutionMode.PAPER), account, report
-    )
+    key = AccountKey(venue=venue, account=name, paper=mode is ExecutionMode.PAPER)
+    profit, points, titles = await _load_profit(records, key, account, report, last_closed)
     return AccountHoldings(
         venue=venue,
         mode=mode,
@@ -119,7 +128,7 @@ async def _load_holdings(records: ReadOnlyState, venue: str, now: datetime) -> A
         standing=standing,
         account=account,
         positions=await _load_positions(records, account, report),
-        fees=fees if report is None else report.fees,
+        fees=profit.fees if report is None else report.fees,
         profit=profit,
         points=points,
         titles=titles,
@@ -130,19 +139,27 @@ async def _load_holdings(records: ReadOnlyState, venue: str, now: datetime) -> A
 
 
 async def _load_profit(
-    records: ReadOnlyState, key: AccountKey, account: Account, report: PaperBookReport | None
+    records: ReadOnlyState,
+    key: AccountKey,
+    account: Account,
+    report: PaperBookReport | None,
+    last_closed: int | None,
 ) -> tuple[AccountProfit, tuple[EquityPoint, ...], Mapping[QuestionRef, str]]:
     """Return the profit of the orders of an account, its equity over time, and the titles of traded questions."""
     ledger = records.ledger
     # The report of a paper book lacks whether pairs are redeemed; its last account reading has it.
     last = await ledger.readings.last(key.venue, key.account, paper=key.paper)
     redeems = account.redeems or (last is not None and last.redeems)
-    found = await ledger.profits.record(key, _BEGINNING, redeems=redeems)
-    refs = {one.ref for one in found.book.contracts}
+    if last_closed is None:
+        found = await ledger.profits.record(key, _BEGINNING, redeems=redeems)
+    else:
+        found = await ledger.profits.open_record(key, redeems=redeems, last_closed=last_closed)
+    closed = (0, 0) if found.closed is None else (found.closed.cash, found.closed.realised)
+    refs = {one.ref for one in found.book.contracts} | {QuestionRef.parse(one.ref) for one in found.last_closed}
     known = await ledger.submissions.readers.run(
         lambda database: submission_queries.read_question_headings(database, refs)
     )
-    points = equity_points([*_starting_reading(report), *found.readings], found.book, found.fees)
+    points = equity_points([*_starting_reading(report), *found.readings], found.book, found.fees, closed)
     profit = compute_account_profit(
         found.book,
         account,
@@ -150,6 +167,8 @@ async def _load_profit(
         venue_gains=found.venue_gains,
         comment_fees=sum(fee for _, fee in found.fees) / MILLIONTHS,
         paper=key.paper,
+        closed=found.closed,
+        last_closed=found.last_closed,
     )
     return profit, points, {ref: subject.title for ref, subject in known.items()}
 

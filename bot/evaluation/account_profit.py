@@ -2,15 +2,25 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from datetime import datetime
 
 from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, ContractSide, Position, VenueReportedGain
 from bot.core.questions import QuestionRef
-from bot.core.trading_profit import MILLIONTHS, ContractProfit, EquityPoint, ProfitEntryKind, TradingBook
+from bot.core.trading_profit import (
+    MILLIONTHS,
+    MONEY_TOLERANCE,
+    ContractProfit,
+    EquityPoint,
+    ProfitEntryKind,
+    TradingBook,
+)
+from bot.store.market_totals import ClosedMarket, ClosedMarketTotals
+from bot.store.serialization import parse_timestamp
 
-# Amounts are rounded to the cent, and shares to a thousandth.
-MONEY_TOLERANCE, SHARE_TOLERANCE = 0.005, 0.001
+# Shares are rounded to a thousandth.
+SHARE_TOLERANCE = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +78,9 @@ class ForecasterProfit:
 class AccountProfit:
     """All of it.
 
-    ``transfers`` came or went without orders, None on paper. ``position_differences`` names shares that are held and
-    were not ordered here, and the other way round.
+    ``earlier`` are closed markets that are not among the ``markets``, in millionths. ``transfers`` came or went without
+    orders, None on paper. ``position_differences`` names shares that are held and were not ordered here, and the other
+    way round.
     """
 
     markets: tuple[MarketProfit, ...] = ()
@@ -79,11 +90,17 @@ class AccountProfit:
     transfers: float | None = None
     begun: EquityPoint | None = None
     position_differences: tuple[str, ...] = ()
+    earlier: ClosedMarketTotals = field(default_factory=lambda: ClosedMarketTotals(forecasters={}))
 
     @property
     def realised(self) -> float:
         """The final part, fees of fills included."""
-        return sum(contract.realised for contract in self.markets)
+        return sum(contract.realised for contract in self.markets) + self.earlier.realised / MILLIONTHS
+
+    @property
+    def fees(self) -> float:
+        """The fees of all fills."""
+        return sum(contract.fees for contract in self.markets) + self.earlier.fees / MILLIONTHS
 
     @property
     def unrealised(self) -> float:
@@ -98,7 +115,7 @@ class AccountProfit:
     @property
     def paid_out(self) -> float:
         """Payouts of outcomes and pairs."""
-        return sum(contract.paid_out for contract in self.markets)
+        return sum(contract.paid_out for contract in self.markets) + self.earlier.paid_out / MILLIONTHS
 
     @property
     def disputed_markets(self) -> tuple[MarketProfit, ...]:
@@ -118,14 +135,21 @@ def compute_account_profit(
     venue_gains: Iterable[VenueReportedGain] = (),
     comment_fees: float = 0.0,
     paper: bool,
+    closed: ClosedMarketTotals | None = None,
+    last_closed: Sequence[ClosedMarket] = (),
 ) -> AccountProfit:
-    """Return the profit of an account; ``points`` are its equity over time."""
+    """Return the profit of an account; ``points`` are its equity over time.
+
+    ``closed`` are sums over markets that are not in the book, of which ``last_closed`` are shown.
+    """
     reported = {contract.contract: contract for contract in venue_gains if contract.closed}
     held = {(contract.contract, contract.leg): contract for contract in account.positions}
     markets = [_market_profit(contract, held, reported.get(contract.contract)) for contract in book.contracts]
+    closed = closed or ClosedMarketTotals(forecasters={})
     return AccountProfit(
-        markets=tuple(markets),
-        forecasters=_forecaster_profits(book.contracts, markets),
+        markets=(*markets, *map(_closed_market_profit, last_closed)),
+        forecasters=_forecaster_profits(book.contracts, markets, closed),
+        earlier=closed.without(last_closed),
         comment_fees=comment_fees,
         loan=account.loan,
         transfers=points[-1].transfers if points and not paper else None,
@@ -147,8 +171,7 @@ def _market_profit(
         for leg, count in shares.items()
     }
     cash = defaultdict(int, contract.cash)
-    own = (contract.realised + (contract.fees if reported is not None and reported.before_fees else 0)) / MILLIONTHS
-    final = reported is not None and not shares
+    difference = contract.venue_difference(reported)
     return MarketProfit(
         ref=contract.ref,
         contract=contract.contract,
@@ -164,17 +187,37 @@ def _market_profit(
         values=values,
         closed_at=contract.closed_at,
         unknown=bool(missing_legs),
-        venue_gain=reported.gain if reported is not None and final else None,
-        venue_difference=reported.gain - own if reported is not None and final else None,
+        venue_gain=None if reported is None or difference is None else reported.gain,
+        venue_difference=difference,
+    )
+
+
+def _closed_market_profit(closed: ClosedMarket) -> MarketProfit:
+    return MarketProfit(
+        ref=QuestionRef.parse(closed.ref),
+        contract=closed.contract,
+        option=closed.option,
+        bought=closed.bought / MILLIONTHS,
+        sold=closed.sold / MILLIONTHS,
+        paid_out=closed.paid_out / MILLIONTHS,
+        fees=closed.fees / MILLIONTHS,
+        realised=closed.realised / MILLIONTHS,
+        shares={},
+        cost=0.0,
+        values={},
+        closed_at=parse_timestamp(closed.closed_at),
     )
 
 
 def _forecaster_profits(
-    contracts: Sequence[ContractProfit], markets: Sequence[MarketProfit]
+    contracts: Sequence[ContractProfit], markets: Sequence[MarketProfit], closed: ClosedMarketTotals
 ) -> tuple[ForecasterProfit, ...]:
     """Divide the gain; that of open shares by how many of them each forecaster's orders bought, and at what cost."""
     realised, unrealised = defaultdict[str, float](float), defaultdict[str, float](float)
     count = defaultdict[str, int](int)
+    for owner, (number, gain) in closed.forecasters.items():
+        realised[owner] += gain / MILLIONTHS
+        count[owner] += number
     for contract, market in zip(contracts, markets, strict=True):
         for owner, gain in contract.gains.items():
             realised[owner] += gain / MILLIONTHS

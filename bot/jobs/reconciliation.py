@@ -126,6 +126,7 @@ async def _read_account(job: AccountSettlementContext, venue: str, submitter: Tr
     policy = AccountKey(venue=venue, account=job.names[venue], paper=venue in job.paper)
     await job.ledger.readings.add(venue, policy.account, account, paper=policy.paper)
     await _record_payouts(job, policy, submitter, account)
+    await job.ledger.profits.close_markets(policy, now=job.clock.now(), redeems=account.redeems)
     return 1
 
 

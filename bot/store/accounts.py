@@ -3,6 +3,8 @@
 Old readings are thinned out. The paper account and the real account of a venue are two accounts.
 """
 
+# ruff: noqa: S608 - statements made of the constants below
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,9 +17,25 @@ from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account, ContractSide, Position, UnpaidOutcome, VenueReportedGain
 from bot.core.outcomes import Outcome
 from bot.core.questions import SINGLE_TARGET, QuestionRef
-from bot.core.trading_profit import MILLIONTHS, EquityReading, SharePayout, TradeFill, TradingBook, build_trading_book
+from bot.core.trading_profit import (
+    MILLIONTHS,
+    ContractProfit,
+    EquityReading,
+    SharePayout,
+    TradeFill,
+    TradingBook,
+    build_trading_book,
+)
 from bot.store import cap_usage, documents
 from bot.store.connections import TransactionRunner
+from bot.store.market_totals import (
+    ClosedMarket,
+    ClosedMarketTotals,
+    find_closable_markets,
+    read_closed_totals,
+    read_last_closed,
+    store_closed_markets,
+)
 from bot.store.serialization import (
     OUTCOME,
     JsonSerializer,
@@ -41,15 +59,15 @@ _SUM_COLUMNS = ("cash", "equity", "reserved", "loan", "owed", "elsewhere")
 _NEWEST_READING = f"""
 select id, at, body, transfers, unconfirmed, {", ".join(_SUM_COLUMNS)} from account_reading
 where id = (select max(id) from account_reading where {_OF_ACCOUNT})
-"""  # noqa: S608 - made of constants
+"""
 _INSERT_READING = f"""
 insert into account_reading (venue, account, paper, at, until, currency, body, transfers, unconfirmed,
   {", ".join(_SUM_COLUMNS)})
 values (:venue, :account, :paper, :at, :at, :currency, :body, :transfers, :unconfirmed,
   {", ".join(f":{name}" for name in _SUM_COLUMNS)})
-"""  # noqa: S608 - made of constants
+"""
 # Only the newest reading keeps the full account; older readings keep the sums.
-_CLEAR_OLD_BODIES = f"update account_reading set body = '' where {_OF_ACCOUNT} and id < :newest and body <> ''"  # noqa: S608 - constants
+_CLEAR_OLD_BODIES = f"update account_reading set body = '' where {_OF_ACCOUNT} and id < :newest and body <> ''"
 _EXTEND_READING = """
 update account_reading set body = :body, until = max(until, :at), transfers = :transfers, unconfirmed = :unconfirmed
 where id = :id
@@ -62,7 +80,7 @@ where a.started_at > :since and a.state not in ('absent', 'refused') and i.venue
 _READINGS_SINCE = f"""
 select at, until, {", ".join(_SUM_COLUMNS)} from account_reading
 where venue = ? and account = ? and paper = ? and at >= ? order by at, id
-"""  # noqa: S608 - made of constants
+"""
 _THIN_READINGS = f"""
 with old as (
   select id, row_number() over (partition by substr(at, 1, iif(at < :daily, 10, 13)) order by at desc, id desc) as last,
@@ -71,7 +89,7 @@ with old as (
   from account_reading where {_OF_ACCOUNT} and at < :hourly
     and id <> (select min(id) from account_reading where {_OF_ACCOUNT}))
 delete from account_reading where id in (select id from old where last > 1 and highest > 1)
-"""  # noqa: S608 - made of constants
+"""
 _ORDERED_CONTRACTS = """
 select distinct json_extract(order_body, '$.contract') from intent
 where venue = :venue and account = :account and order_body is not null
@@ -110,12 +128,14 @@ def read_readings_since(
     database: Database, venue: str, name: str, since: datetime, *, paper: bool
 ) -> list[EquityReading]:
     """Return the readings of an account since then, oldest first."""
-    return [
-        EquityReading(
-            at=parse_timestamp(at), until=parse_timestamp(until), **dict(zip(_SUM_COLUMNS, sums, strict=True))
-        )
-        for at, until, *sums in database.execute(_READINGS_SINCE, [venue, name, paper, format_timestamp(since)])
-    ]
+    rows = database.execute(_READINGS_SINCE, [venue, name, paper, format_timestamp(since)])
+    return [_equity_reading(*row) for row in rows]
+
+
+def _equity_reading(at: str, until: str, *sums: float) -> EquityReading:
+    return EquityReading(
+        at=parse_timestamp(at), until=parse_timestamp(until), **dict(zip(_SUM_COLUMNS, sums, strict=True))
+    )
 
 
 def _add_reading(database: Database, key: dict[str, Any], account: Account) -> bool:
@@ -253,30 +273,50 @@ def _hour_key(at: datetime) -> str:
 
 
 _INTENT_OF_ACCOUNT = "i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper"
-_SELECT_FILLS = f"""
+_INTENTS_OF_OPEN_MARKETS = """
+from open_market m cross join intent i indexed by intent_by_question
+  on m.venue = :venue and m.account = :account and m.paper = :paper and i.ref = m.ref
+"""
+_FILL_COLUMNS = """
 select f.at, json_extract(i.order_body, '$.contract'), json_extract(i.order_body, '$.leg'),
        json_extract(i.order_body, '$.side'), coalesce(json_extract(i.order_body, '$.option'), ''), i.ref,
        f.shares, f.cash, f.fee, p.forecaster
-from fill f join intent i on i.id = f.intent join forecast p on p.id = i.forecast
+"""
+_SELECT_FILLS = f"""
+{_FILL_COLUMNS} from fill f join intent i on i.id = f.intent join forecast p on p.id = i.forecast
 where {_INTENT_OF_ACCOUNT}
 order by f.at, i.seq, f.reference
-"""  # noqa: S608 - made of constants
+"""
+_SELECT_OPEN_FILLS = f"""
+{_FILL_COLUMNS} {_INTENTS_OF_OPEN_MARKETS}
+  cross join fill f on f.intent = i.id cross join forecast p on p.id = i.forecast
+where {_INTENT_OF_ACCOUNT} and (:refs is null or m.ref in (select value from json_each(:refs)))
+order by f.at, i.seq, f.reference
+"""
 _SELECT_COMMENT_FEES = f"""
 select i.changed_at, i.cost from intent i
 where {_INTENT_OF_ACCOUNT} and i.action = 'comment' and i.state = 'acked' and i.cost > 0
-"""  # noqa: S608 - made of constants
+"""
 _SELECT_PAYOUTS = """
 select at, contract, leg, price from payout where venue = :venue and account = :account and paper = :paper
 """
+_PAYOUTS_OF_CONTRACTS = f"{_SELECT_PAYOUTS} and contract in (select value from json_each(:contracts))"
 _SELECT_VENUE_GAINS = (
     "select contract, gain, closed, before_fees from venue_gain where venue = :venue and account = :account"
+)
+_GAINS_OF_CONTRACTS = f"{_SELECT_VENUE_GAINS} and contract in (select value from json_each(:contracts))"
+_FIRST_AND_LAST_READING = tuple(
+    f"""
+select at, until, {", ".join(_SUM_COLUMNS)} from account_reading where {_OF_ACCOUNT} order by {order} limit 1
+"""
+    for order in ("at, id", "at desc, id desc")
 )
 # Traded contracts whose question has an outcome that no stored payout is based on.
 _SELECT_UNPAID = f"""
 select distinct json_extract(i.order_body, '$.contract') as contract, json_extract(i.order_body, '$.leg') as leg,
        coalesce(json_extract(i.order_body, '$.option'), '') as option, i.ref, r.id, r.body, r.resolved_at,
        max(i.seq) as newest
-from current_resolution r join intent i on i.ref = r.ref
+{_INTENTS_OF_OPEN_MARKETS} cross join current_resolution r on r.ref = i.ref
 where {_INTENT_OF_ACCOUNT} and i.order_body is not null and exists (select 1 from fill f where f.intent = i.id)
   and r.target = coalesce((select key from json_each(i.predictions) limit 1), :single)
   and not exists (
@@ -284,7 +324,7 @@ where {_INTENT_OF_ACCOUNT} and i.order_body is not null and exists (select 1 fro
       and p.contract = json_extract(i.order_body, '$.contract') and p.leg = json_extract(i.order_body, '$.leg')
       and p.resolution = r.id)
 group by 1, 2, 3, 4, 5
-"""  # noqa: S608 - made of constants
+"""
 _SELECT_MARKET_STATE = """
 select d.market from decision d join intent i on i.id = d.intent
 where i.seq = ? and d.market is not null order by d.id desc limit 1
@@ -328,13 +368,16 @@ class UnpaidShare:
 class ProfitRecord:
     """Everything in the ledger from which the profit of one account is computed.
 
-    ``fees`` are the fees of comments; ``venue_gains`` are the gains that the venue itself reports.
+    ``fees`` are the fees of comments; ``venue_gains`` are the gains that the venue itself reports. ``closed`` are sums
+    over markets that are not in the ``book``, of which ``last_closed`` are the newest.
     """
 
     book: TradingBook
     readings: Sequence[EquityReading]
     fees: Sequence[tuple[datetime, int]]
     venue_gains: Sequence[VenueReportedGain]
+    closed: ClosedMarketTotals | None = None
+    last_closed: Sequence[ClosedMarket] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +390,24 @@ class ProfitStore:
     async def record(self, key: AccountKey, since: datetime, *, redeems: bool) -> ProfitRecord:
         """Return the profit record of an account, with its readings since then."""
         return await self.readers.run(lambda database: read_profit_record(database, key, since, redeems=redeems))
+
+    async def open_record(self, key: AccountKey, *, redeems: bool, last_closed: int) -> ProfitRecord:
+        """Return the record of the open markets of an account, with its first and last reading and what is closed."""
+        return await self.readers.run(
+            lambda database: read_open_record(database, key, redeems=redeems, last_closed=last_closed)
+        )
+
+    async def close_markets(self, key: AccountKey, *, now: datetime, redeems: bool) -> int:
+        """Close the markets whose profit is final; return how many questions. A few at once, so that others write."""
+        count, after = 0, ""
+        while refs := await self.readers.run(
+            lambda database, after=after: find_closable_markets(database, key.values, after=after, now=now)  # type: ignore[misc]
+        ):
+            count += await self.writer.run(
+                lambda database, refs=refs: _close_markets(database, key, refs, redeems=redeems)  # type: ignore[misc]
+            )
+            after = refs[-1]
+        return count
 
     async def decided(self, key: AccountKey) -> Sequence[UnpaidShare]:
         """Return the traded shares whose payout must be stored, changed or deleted, by the current outcomes."""
@@ -369,23 +430,70 @@ def read_profit_record(database: Database, key: AccountKey, since: datetime, *, 
     return ProfitRecord(
         book=read_trading_book(database, key, redeems=redeems),
         readings=read_readings_since(database, key.venue, key.account, since, paper=key.paper),
-        fees=[
-            (parse_timestamp(at), _to_millionths(cost))
-            for at, cost in database.execute(_SELECT_COMMENT_FEES, key.values)
-        ],
-        venue_gains=[] if key.paper else _venue_gains(database, key),
+        fees=_comment_fees(database, key),
+        venue_gains=[] if key.paper else _venue_gains(database, _SELECT_VENUE_GAINS, key.values),
+    )
+
+
+def read_open_record(database: Database, key: AccountKey, *, redeems: bool, last_closed: int) -> ProfitRecord:
+    """Read the record of the open markets of an account: what it reads does not grow with what is closed."""
+    book = build_trading_book(*_open_trades(database, key), redeems=redeems, returns_losses=not key.paper)
+    contracts = {**key.values, "contracts": to_json_list([one.contract for one in book.contracts])}
+    rows = [row for sql in _FIRST_AND_LAST_READING for row in database.execute(sql, key.values)]
+    return ProfitRecord(
+        book=book,
+        readings=[_equity_reading(*row) for row in dict.fromkeys(rows)],
+        fees=_comment_fees(database, key),
+        venue_gains=[] if key.paper else _venue_gains(database, _GAINS_OF_CONTRACTS, contracts),
+        closed=read_closed_totals(database, key.values),
+        last_closed=read_last_closed(database, key.values, last_closed),
     )
 
 
 def read_trading_book(database: Database, key: AccountKey, *, redeems: bool) -> TradingBook:
     """Build the trading book of an account from its fills and payouts."""
-    payouts = [
-        SharePayout(at=parse_timestamp(at), contract=contract, leg=ContractSide(leg), price=price)
-        for at, contract, leg, price in database.execute(_SELECT_PAYOUTS, key.values)
-    ]
+    payouts = [_share_payout(*row) for row in database.execute(_SELECT_PAYOUTS, key.values)]
     fills = [_trade_fill(*row) for row in database.execute(_SELECT_FILLS, key.values)]
     # Only a real account may have to return a payout.
     return build_trading_book(fills, payouts, redeems=redeems, returns_losses=not key.paper)
+
+
+def _open_trades(
+    database: Database, key: AccountKey, refs: Sequence[str] | None = None
+) -> tuple[list[TradeFill], list[SharePayout]]:
+    """Return the fills and payouts of the open markets of an account, or of those of some questions."""
+    values = {**key.values, "refs": None if refs is None else to_json_list(refs)}
+    fills = [_trade_fill(*row) for row in database.execute(_SELECT_OPEN_FILLS, values)]
+    asked = {**key.values, "contracts": to_json_list({one.contract for one in fills})}
+    return fills, [_share_payout(*row) for row in database.execute(_PAYOUTS_OF_CONTRACTS, asked)]
+
+
+def _close_markets(database: Database, key: AccountKey, refs: Sequence[str], *, redeems: bool) -> int:
+    """Close those of the markets whose profit is final, and that the venue does not report otherwise."""
+    fills, payouts = _open_trades(database, key, refs)
+    book = build_trading_book(fills, payouts, redeems=redeems, returns_losses=not key.paper)
+    names = {**key.values, "contracts": to_json_list([one.contract for one in book.contracts])}
+    reported = [] if key.paper else _venue_gains(database, _GAINS_OF_CONTRACTS, names)
+    gains = {one.contract: one for one in reported if one.closed}
+    first, last = (database.execute(sql, key.values).fetchone() for sql in _FIRST_AND_LAST_READING)
+    # Equity is counted from the first reading to the last: what happened before or after is read as it is.
+    outside = {
+        str(one.ref)
+        for one in fills
+        if last is None or not (key.paper or one.at > parse_timestamp(first[0])) or one.at > parse_timestamp(last[0])
+    }
+    by_ref: dict[str, list[ContractProfit]] = {}
+    for contract in book.contracts:
+        by_ref.setdefault(str(contract.ref), []).append(contract)
+
+    def is_final(contract: ContractProfit) -> bool:
+        ended = contract.closed_at is not None and contract.closed_at <= parse_timestamp(last[0])
+        return ended and not contract.is_disputed(gains.get(contract.contract))
+
+    closed = [ref for ref in refs if ref not in outside and all(map(is_final, by_ref.get(ref, ())))]
+    for ref in closed:
+        store_closed_markets(database, key.values, ref, by_ref.get(ref, ()))
+    return len(closed)
 
 
 def list_unpaid_shares(database: Database, key: AccountKey) -> list[UnpaidShare]:
@@ -437,11 +545,19 @@ def _trade_fill(*columns: Any) -> TradeFill:  # noqa: ANN401 - a database row
     )
 
 
-def _venue_gains(database: Database, key: AccountKey) -> list[VenueReportedGain]:
-    values = {"venue": key.venue, "account": key.account}
+def _share_payout(at: str, contract: str, leg: str, price: float | None) -> SharePayout:
+    return SharePayout(at=parse_timestamp(at), contract=contract, leg=ContractSide(leg), price=price)
+
+
+def _comment_fees(database: Database, key: AccountKey) -> list[tuple[datetime, int]]:
+    rows = database.execute(_SELECT_COMMENT_FEES, key.values)
+    return [(parse_timestamp(at), _to_millionths(cost)) for at, cost in rows]
+
+
+def _venue_gains(database: Database, sql: str, values: dict[str, Any]) -> list[VenueReportedGain]:
     return [
         VenueReportedGain(contract=contract, gain=gain, closed=bool(closed), before_fees=bool(before_fees))
-        for contract, gain, closed, before_fees in database.execute(_SELECT_VENUE_GAINS, values)
+        for contract, gain, closed, before_fees in database.execute(sql, values)
     ]
 
 

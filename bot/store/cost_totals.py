@@ -108,7 +108,8 @@ _SELECT_UNANSWERED = f"select total(unanswered), total(unanswered_usd) from {_AL
 # The day after the last one that is summed.
 _SUMMED_UNTIL = "select coalesce(date(max(day), '+1 day'), '') from cost_day"
 _FIRST_CALL = "select min(at) from model_call where at >= ?"
-_FIRST_RUNNING = "select min(at) from model_call where state = 'reserved'"
+# Named, as SQLite would walk all calls by time to find the first one that is reserved.
+_FIRST_RUNNING = "select min(at) from model_call indexed by model_call_reserved where state = 'reserved'"
 _INSERT_DAY = f"insert into cost_day values ({', '.join('?' * (5 + len(_SUMS)))})"
 _INSERT_FORECASTS = "insert into cost_forecasts values (?, ?, ?, ?, ?)"
 _DELETE_FROM_DAY = (

@@ -19,6 +19,7 @@ from sqlite_utils import Database
 from bot.core.light_dataclass import dataclass
 from bot.store.cost_totals import WRONG_COST_TOTALS
 from bot.store.database import WAL_LIMIT_BYTES, open_reader, translate_errors
+from bot.store.market_totals import WRONG_MARKET_TOTALS
 from bot.store.schema_views import IS_RESOLVED
 from bot.store.score_totals import WRONG_SCORE_TOTALS
 
@@ -328,6 +329,11 @@ group by i.venue, i.mode = 'paper', i.state having counted <> tallied
         name="cost_totals_are_right",
         sql=WRONG_COST_TOTALS,
         meaning="costs of finished days that were summed do not match the calls",
+    ),
+    LedgerInvariant(
+        name="market_totals_are_right",
+        sql=WRONG_MARKET_TOTALS,
+        meaning="sums over closed markets do not match them, or a market is both open and closed",
     ),
 )
 INVARIANTS: tuple[LedgerInvariant, ...] = (

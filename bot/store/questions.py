@@ -3,6 +3,8 @@
 Resolutions are append-only: the newest row of a target is the current one.
 """
 
+# ruff: noqa: S608 - statements made of the constants below
+
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -50,16 +52,23 @@ _COUNT_QUESTIONS = "select coalesce(sum(count), 0) from tally where name = 'ques
 _REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
 # A withdrawn outcome does not count: its question is open again.
 _HAS_OUTCOME = f"""exists (
-    select 1 from current_resolution r where r.ref = t.ref and r.target = t.target and not {IS_WITHDRAWN})"""  # noqa: S608 - constants
+    select 1 from current_resolution r where r.ref = t.ref and r.target = t.target and not {IS_WITHDRAWN})"""
+_LAST_OUTCOME_BEFORE = "select id from resolution where seen_at < ? order by id desc limit 1"
+# Starts from the few that may wait: without a score, with an outcome since then, or void.
 _AWAITING_OUTCOME = f"""
-select distinct f.ref
-from forecast f join question q on q.ref = f.ref join target t on t.version = f.version
-where q.venue = :venue and f.state = 'done'
-  and not exists (
+with candidate as (
+  select ref from prediction indexed by prediction_unscored where scored_against is null
+  union select ref from resolution
+    where id > :before
+  union select ref from resolution indexed by resolution_void where kind = 'void')
+select c.ref from candidate c cross join question q on q.ref = c.ref
+where q.venue = :venue and exists (
+  select 1 from forecast f join target t on t.version = f.version
+  where f.ref = c.ref and f.state = 'done' and not exists (
     select 1 from current_resolution r
-    where r.ref = t.ref and r.target = t.target and r.seen_at < :since and not {IS_WITHDRAWN})
-order by f.ref
-"""  # noqa: S608 - made of constants
+    where r.ref = t.ref and r.target = t.target and r.seen_at < :since and not {IS_WITHDRAWN}))
+order by c.ref
+"""
 # The questions whose prices matter: open and forecast at least once, soonest close first.
 _FORECAST_AND_OPEN = f"""
 select q.ref from question q
@@ -67,7 +76,7 @@ where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
   and exists (select 1 from forecast f where f.ref = q.ref and f.state = 'done')
   and exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
-"""  # noqa: S608 - made of constants
+"""
 _IS_CHOSEN = "(:venue is null or q.venue = :venue) and (:source is null or q.source = :source)"
 SELECT_QUESTION_ROWS = f"""
 select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
@@ -75,7 +84,7 @@ select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select count(*) from target t where t.version = q.version),
        (select count(*) from target t where t.version = q.version and {_HAS_OUTCOME})
 from question q
-"""  # noqa: S608 - made of constants
+"""
 # Each half is read in the order of its index until the limit.
 _SELECT_FILTERED = f"""
 select * from ({SELECT_QUESTION_ROWS} where q.closes_at is not null {{dated}} and {_IS_CHOSEN}
@@ -84,7 +93,7 @@ union all
 select * from ({SELECT_QUESTION_ROWS} where q.closes_at is null {{undated}} and {_IS_CHOSEN}
                order by q.ref limit :limit)
 limit :limit
-"""  # noqa: S608 - made of constants
+"""
 _WHERE_MATCHING = """
 where q.ref like :start escape '\\' or q.key like :start escape '\\' or q.key like :part escape '\\'
    or not exists (select 1 from json_each(:words) where q.title not like value escape '\\')
@@ -100,7 +109,7 @@ class QuestionState(StrEnum):
     RESOLVED = "resolved"
 
 
-ALL_TARGETS_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
+ALL_TARGETS_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"
 # True for an open question q.
 IS_OPEN_QUESTION = f"(q.closes_at is null or q.closes_at > :now) and not ({ALL_TARGETS_RESOLVED})"
 # The conditions for questions with and without a time of closing.
@@ -298,7 +307,8 @@ def _questions_in_batch(database: Database, venue: str, batch: str) -> list[Ques
 
 
 def _awaiting_outcome(database: Database, venue: str, since: str | None) -> list[QuestionRef]:
-    rows = database.execute(_AWAITING_OUTCOME, {"venue": venue, "since": since})
+    (before,) = database.execute(_LAST_OUTCOME_BEFORE, [since]).fetchone() or (0,)
+    rows = database.execute(_AWAITING_OUTCOME, {"venue": venue, "since": since, "before": before})
     return [QuestionRef.parse(ref) for (ref,) in rows]
 
 

@@ -13,6 +13,7 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from bot.store.cost_totals import COST_TOTAL_TABLES
+from bot.store.market_totals import MARKET_TABLES, MARKET_TRIGGERS, fill_open_markets
 from bot.store.schema_questions import QUESTION_TABLES
 from bot.store.schema_views import TRIGGERS, VIEWS
 from bot.store.score_totals import SCORE_ROUND_TABLE, SCORE_TOTAL_TABLES, fill_score_rounds, fill_score_totals
@@ -526,3 +527,12 @@ def add_score_rounds(database: Database) -> None:
     """Add sums of scores by round, and fill them from the rows of a ledger that has some."""
     database.execute(SCORE_ROUND_TABLE)
     fill_score_rounds(database)
+
+
+@MIGRATIONS(name="0005_market_totals")
+def add_market_totals(database: Database) -> None:
+    """Add open and closed markets of accounts, which a job closes, and an index of void outcomes."""
+    database.execute("create index resolution_void on resolution (ref) where kind = 'void'")
+    for statement in (*MARKET_TABLES, *MARKET_TRIGGERS):
+        database.execute(statement)
+    fill_open_markets(database)

@@ -45,32 +45,37 @@ _SELECT_QUESTION_ORDERS = f"{SELECT_INTENT} where i.ref = ?1 order by i.seq desc
 _COUNT_INTENTS = "select state, sum(count) from intent_tally group by state having sum(count) > 0 order by state"
 _SELECT_TITLE = "select title from question where ref = ?"
 _DECISION_REASON = "select why from decision where intent = ? order by id desc limit 1"
+# Those of open markets: a new outcome opens its market again, for longer than any book takes to settle it.
 _PAPER_OUTCOMES = """
-select r.ref, r.target, r.body, r.resolved_at from current_resolution r
-where r.ref in (select ref from intent where venue = ? and mode = 'paper' and order_body is not null)
+select r.ref, r.target, r.body, r.resolved_at
+from (select distinct ref from open_market where venue = ? and paper = 1) m
+cross join current_resolution r on r.ref = m.ref
 order by r.ref, r.target
 """
 _SELECT_HEADINGS = """
 select q.ref, q.title, coalesce((select max(event) from intent i where i.ref = q.ref), '') from question q
 where q.ref in (select value from json_each(?))
 """
-# The question of each contract, by its newest order.
+# The question of each contract, by its newest order; the market of what is held is open.
 _SELECT_TRADED = """
-select json_extract(order_body, '$.contract'), ref, json_extract(order_body, '$.option') from intent
-where venue = ? and account = ? and order_body is not null
-  and json_extract(order_body, '$.contract') in (select value from json_each(?))
-order by seq
+select json_extract(i.order_body, '$.contract'), i.ref, json_extract(i.order_body, '$.option')
+from open_market m cross join intent i indexed by intent_by_question on i.ref = m.ref and i.account = m.account
+where m.venue = ? and m.account = ? and i.venue = m.venue and i.order_body is not null
+  and json_extract(i.order_body, '$.contract') in (select value from json_each(?))
+order by i.seq
 """
+# A forecast of an open question has no score yet.
 _COUNT_STANDING = """
-select count(distinct i.ref) from intent i
-where i.venue = ? and i.account = ? and i.action = 'forecast' and i.state = 'acked' and exists (
-  select 1 from question q join target t on t.version = q.version
-  where q.ref = i.ref and not exists (
-    select 1 from current_resolution r where r.ref = q.ref and r.target = t.target))
-"""
-_TOTAL_FEES = """
-select total(f.fee) from fill f join intent i on i.id = f.intent
-where i.venue = ? and i.account = ? and i.mode <> 'paper'
+select count(*)
+from (select distinct ref from prediction indexed by prediction_unscored
+      where scored_against is null and ref >= ?1 || ':' and ref < ?1 || ';') p
+where exists (
+    select 1 from intent i indexed by intent_by_question
+    where i.ref = p.ref and i.account = ?2 and i.venue = ?1 and i.action = 'forecast' and i.state = 'acked')
+  and exists (
+    select 1 from question q join target t on t.version = q.version
+    where q.ref = p.ref and not exists (
+      select 1 from current_resolution r where r.ref = q.ref and r.target = t.target))
 """
 # In shares or money: sums of floats differ by this much.
 _ROUNDING_TOLERANCE = 1e-6
@@ -181,13 +186,11 @@ def list_and_count_orders(database: Database, wanted: OrderFilter) -> tuple[Sequ
         all_ = [_order_row(database, row) for row in rows]
         found = [one for one in all_ if one.row.state is not IntentState.ACKED or one.is_resting(wanted.now)]
         return found[: wanted.limit], len(found)
-    found = [
-        _order_row(database, row)
-        for row in intents.read_intent_rows(
-            database, _SELECT_ORDERS, wanted.venue, wanted.prefix, wanted.limit, wanted.paper
-        )
-    ]
-    return found, _count_orders(database, wanted)
+    count = _count_orders(database, wanted)
+    # No further than to the last one that fits: where none does, nothing is read.
+    limit = count if wanted.limit is None else min(wanted.limit, count)
+    rows = intents.read_intent_rows(database, _SELECT_ORDERS, wanted.venue, wanted.prefix, limit, wanted.paper)
+    return [_order_row(database, row) for row in rows], count
 
 
 def list_question_orders(database: Database, ref: QuestionRef, limit: int) -> Sequence[OrderRow]:
@@ -208,7 +211,7 @@ def count_intents_by_state(database: Database) -> dict[str, int]:
 
 
 def read_paper_outcomes(database: Database, venue: str) -> Sequence[Resolution]:
-    """Return the current outcomes of all questions that were traded on paper at a venue."""
+    """Return the current outcomes of the questions that are traded on paper at a venue, or were some days ago."""
     return [
         Resolution(
             ref=QuestionRef.parse(ref),
@@ -229,7 +232,7 @@ def read_question_headings(database: Database, refs: Collection[QuestionRef]) ->
 def read_traded_contracts(
     database: Database, venue: str, account: str, contracts: Collection[str]
 ) -> Mapping[str, TradedContract]:
-    """Return the questions that contracts of an account were traded for; contracts without an order are left out."""
+    """Return the questions of contracts whose markets are open; contracts without an order are left out."""
     rows = database.execute(_SELECT_TRADED, [venue, account, to_json_list(contracts)]).fetchall()
     return {name: TradedContract(ref=QuestionRef.parse(ref), option=option or "") for name, ref, option in rows}
 
@@ -238,12 +241,6 @@ def count_standing_forecasts(database: Database, venue: str, account: str) -> in
     """Count the open questions with a submitted forecast at a venue, or in its paper book."""
     (count,) = database.execute(_COUNT_STANDING, [venue, account]).fetchone()
     return int(count)
-
-
-def total_fees(database: Database, venue: str, account: str) -> float:
-    """Return the fees of all orders of a live account."""
-    (paid,) = database.execute(_TOTAL_FEES, [venue, account]).fetchone()
-    return float(paid)
 
 
 def _order_row(database: Database, row: IntentRow) -> OrderRow:

@@ -1,7 +1,7 @@
 """Money: what each account holds and gained with the caps in use, and what models cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +13,7 @@ from bot.config.venue_schema import CapsSection
 from bot.core.permissions import CapUsage
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode
+from bot.core.trading_profit import EquityReading
 from bot.evaluation.account_holdings import AccountHoldings, load_portfolio
 from bot.evaluation.cost_report import BudgetStatus, load_today_costs
 from bot.evaluation.value_text import format_number, format_usd
@@ -24,7 +25,7 @@ from bot.web.svg_charts import ChartSeries, draw_bars, draw_chart, draw_meter, n
 
 MAX_POSITIONS, MAX_MARKETS, MAX_GROUPS = 100, 30, 15
 MAX_POINTS = 600
-# A book of many thousand orders takes a second.
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 PORTFOLIO_KEPT_S, COSTS_KEPT_S = 20.0, 60.0
 
 
@@ -52,28 +53,31 @@ async def _account_values(context: DashboardContext, one: AccountHoldings) -> Ma
     paper = one.mode is ExecutionMode.PAPER
     scope = CapUsageScope(ref=QuestionRef(one.venue, "-"), account=one.name, paper=paper)
     usage = await context.state.ledger.permissions.usage(scope, now=now)
+    readings = await context.state.ledger.readings.since(one.venue, one.name, _BEGINNING, paper=paper)
     markets = sorted(one.profit.markets, key=lambda market: -abs(market.gain))
     return {
         "held": one,
         "currency": "" if one.account is None else one.account.currency,
-        "chart": _draw_equity(one),
+        "chart": _draw_equity(one, readings),
         "caps": [*_cap_rows(config.venues[one.venue].caps, usage)],
         "positions": sorted(one.positions, key=lambda held: -held.position.paid)[:MAX_POSITIONS],
         "markets": [(market, one.titles.get(market.ref, "")) for market in markets[:MAX_MARKETS]],
     }
 
 
-def _draw_equity(one: AccountHoldings) -> Markup | None:
-    if len(one.points) < 2:
+def _draw_equity(one: AccountHoldings, readings: Sequence[EquityReading]) -> Markup | None:
+    # A paper book begins with its capital, before its first reading.
+    known = [*((point.at, point.equity) for point in one.points[:1]), *((point.at, point.equity) for point in readings)]
+    if len(known) < 2:
         return None
-    step = -(-len(one.points) // MAX_POINTS)
-    points = [*one.points[::step], one.points[-1]]
-    series = ChartSeries(name="equity", points=[(at.at.timestamp(), at.equity) for at in points], style="s1")
+    step = -(-len(known) // MAX_POINTS)
+    points = [*known[::step], known[-1]]
+    series = ChartSeries(name="equity", points=[(at.timestamp(), equity) for at, equity in points], style="s1")
     return draw_chart(
         [series],
         label=f"Equity at {one.venue} over time",
-        x_axis=time_axis([at.at for at in points]),
-        y_axis=number_axis([at.equity for at in points]),
+        x_axis=time_axis([at for at, _ in points]),
+        y_axis=number_axis([equity for _, equity in points]),
         height=180,
     )
 

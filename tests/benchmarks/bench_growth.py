@@ -17,11 +17,14 @@ from time import perf_counter
 
 from bot.core.clock import SystemClock
 from bot.jobs.ledger_maintenance import EvidenceContext, maintain_evidence
+from bot.jobs.resolution import CORRECTION_PERIOD
+from bot.store.accounts import AccountKey
 from bot.store.backups import create_backup
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger
+from bot.store.submission_queries import read_paper_outcomes
 from tests.benchmarks.figures import MeasureSize, environment, run, say
 from tests.benchmarks.whole_programs import ProgramWork, machine_load, measure_foxcast, serve_models
-from tests.grown_ledger import NOW, GrownLedger, grow_ledger
+from tests.grown_ledger import ACCOUNT, NOW, GrownLedger, grow_ledger
 
 SIZES = (1, 100, 1_000, 10_000, 100_000)
 QUICK_SIZES = (300,)
@@ -73,9 +76,15 @@ def _measure(state: Path, questions: int) -> dict[str, str]:
     name = f"{questions:,} questions"
     say(f"{name}, the ledger", f"{path.stat().st_size / 1e6:.1f} MB")
     found = asyncio.run(_measure_jobs(grown, name))
+    trading = state / "trading.toml"
+    trading.write_text(f'plugins = []\n[venues.lantern]\naccount = "{ACCOUNT}"\nforecasters = ["plain"]\n')
     for command in COMMANDS:
+        env = dict(environment(state, source="sample", chosen="sample"))
+        if command == "portfolio":
+            env = {name: value for name, value in env.items() if "VENUES" not in name}
+            env["FOXCAST_CONFIG"] = str(trading)
         # Doctor finds no daemon, and says so with its exit code.
-        used = run(command, env=environment(state, source="sample", chosen="sample"), codes=(0, 1))
+        used = run(command, env=env, codes=(0, 1))
         found[f"foxcast {command}"] = f"{used.cpu_s:.2f} s"
         say(f"{name}, foxcast {command}", str(used))
     for what in ("the first time", "nothing new to do"):
@@ -94,11 +103,18 @@ async def _measure_jobs(grown: GrownLedger, name: str) -> dict[str, str]:
     began, found = perf_counter(), {}
     async with open_ledger(grown.path, now=NOW) as ledger:
         say(f"{name}, start", f"{perf_counter() - began:.2f} s")
+        key, recent = AccountKey(venue="lantern", account=ACCOUNT, paper=True), NOW - CORRECTION_PERIOD
         jobs: dict[str, Callable[[], Awaitable[object]]] = {
             "what is due": lambda: ledger.schedule.count_due(NOW),
             "a lease of eight": lambda: _lease(ledger),
             "open orders": lambda: ledger.submissions.batches(states=[]),
             "what has to be scored": lambda: ledger.scores.to_score(100),
+            "what venues are asked for outcomes": lambda: ledger.questions.awaiting_outcome("lantern", since=recent),
+            "outcomes to settle on paper": lambda: ledger.submissions.readers.run(
+                lambda database: read_paper_outcomes(database, "lantern")
+            ),
+            "payouts to record": lambda: ledger.profits.decided(key),
+            "markets to close": lambda: ledger.profits.close_markets(key, now=NOW, redeems=False),
         }
         for what, measured in jobs.items():
             found[what] = f"{1000 * await _best(measured):.1f} ms"

@@ -5,11 +5,13 @@ explained by SQLite on a ledger with something in each table. What commands read
 that finds all acknowledged orders by an index looks like one that finds few.
 """
 
+import json
 import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +21,22 @@ import pytest
 from bot.cli.main import main
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
+from bot.execution.paper.paper_book import PAPER_BOOK_FILE, paper_book_path
+from bot.store.accounts import AccountKey
+from bot.store.cost_totals import forget_cost_totals
 from bot.store.evidence import evidence_path
-from bot.store.ledger import LEDGER_FILE, open_read_only
+from bot.store.ledger import LEDGER_FILE, open_ledger, open_read_only
 from bot.store.schema_views import IS_RESOLVED
+from bot.store.submission_queries import read_paper_outcomes
 from bot.web.app import create_web_app
 from bot.web.watched_state import WatchedState
-from tests.grown_ledger import GrownLedger, grow_ledger
+from tests.grown_ledger import ACCOUNT, NOW, GrownLedger, grow_ledger
 
 # What grows with every forecast.
 LARGE = (
     *("question", "question_version", "target", "price", "schedule", "resolution", "forecast", "prediction", "trial"),
     *("intent", "decision", "attempt", "fill", "score", "model_call", "event"),
+    *("payout", "closed_market", "ticket", "position", "movement", "posting", "settlement"),
     *("step", "recording", "bundle", "evidence_document"),
 )
 # Indexes of the few rows that are under way or failed.
@@ -42,6 +49,10 @@ SMALL_INDEXES = (
     "forecast_failed",
     "model_call_reserved",
     "bundle_alone",
+    "resolution_void",
+    "position_held",
+    "ticket_open",
+    "movement_undone",
 )
 COMMANDS: Sequence[tuple[str, ...]] = (
     ("status",),
@@ -50,12 +61,14 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     ("questions", "--state", "open"),
     ("orders",),
     ("orders", "--open"),
+    ("orders", "--live"),
     ("portfolio",),
+    ("portfolio", "--json"),
     ("locks",),
     ("show", "lantern:q5"),
     ("explain", f"{5:024x}"),
     ("costs",),
-    *(("costs", "--by", name) for name in ("day", "venue", "forecaster", "role")),
+    *(("costs", "--by", name) for name in ("day", "venue", "forecaster", "role", "question")),
     ("costs", "--since", "2026-01-01"),
     ("score",),
     ("score", "--json", "-"),
@@ -85,7 +98,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> GrownLedger:
 def traced(grown: GrownLedger, monkeypatch: pytest.MonkeyPatch) -> dict[str, None]:
     """The statements that this process sends to the ledger from now on."""
     seen: dict[str, None] = {}
-    connect, own = sqlite3.connect, (LEDGER_FILE, evidence_path(grown.path).name)
+    connect, own = sqlite3.connect, (LEDGER_FILE, evidence_path(grown.path).name, PAPER_BOOK_FILE)
 
     def connect_traced(database: Any, *arguments: Any, **options: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(database, *arguments, **options)
@@ -96,6 +109,13 @@ def traced(grown: GrownLedger, monkeypatch: pytest.MonkeyPatch) -> dict[str, Non
     monkeypatch.setattr(sqlite3, "connect", connect_traced)
     monkeypatch.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
     return seen
+
+
+def use_trading_account(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands know of the account that the grown ledger has."""
+    config = folder / "trading.toml"
+    config.write_text(f'plugins = []\n[venues.lantern]\naccount = "{ACCOUNT}"\nforecasters = ["plain"]\n')
+    monkeypatch.setenv("FOXCAST_CONFIG", str(config))
 
 
 # Ledgers of all days of ten years, so that what is kept by day is the same in both.
@@ -146,6 +166,8 @@ def count_steps(command: tuple[str, ...], grown: GrownLedger, monkeypatch: pytes
     with monkeypatch.context() as patched:
         patched.setattr(sqlite3, "connect", connect_counting)
         patched.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
+        if command[0] == "portfolio":
+            use_trading_account(grown.path.parent, patched)
         assert main(command) == 0
     # The check of a small ledger reads its pages, and of each job the last 1,000 runs are kept.
     return Counter({sql: count for sql, count in steps.items() if sql != "other" and "job_run" not in sql})
@@ -154,11 +176,36 @@ def count_steps(command: tuple[str, ...], grown: GrownLedger, monkeypatch: pytes
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_large_table_is_read_from_end_to_end(
-    command: tuple[str, ...], grown: GrownLedger, traced: dict[str, None], capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...],
+    grown: GrownLedger,
+    traced: dict[str, None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if command[0] == "portfolio":
+        use_trading_account(grown.path.parent, monkeypatch)
     assert main(command) == 0
+    if command[0] == "portfolio":
+        assert "realised" in capsys.readouterr().out
     statements = [sql for sql in traced if READ.match(sql) and not COUNTED.fullmatch(sql)]
     assert len(statements) > 3
+    assert list(full_scans(grown.path, statements)) == []
+
+
+async def test_jobs_of_a_trading_account_read_no_large_table_from_end_to_end(
+    grown: GrownLedger, traced: dict[str, None]
+) -> None:
+    key = AccountKey(venue="lantern", account=ACCOUNT, paper=True)
+    async with open_ledger(grown.path, now=NOW) as ledger:
+        traced.clear()
+        await ledger.submissions.readers.run(lambda database: read_paper_outcomes(database, "lantern"))
+        assert await ledger.profits.decided(key) == []
+        await ledger.profits.close_markets(key, now=NOW, redeems=False)
+        await ledger.questions.awaiting_outcome("lantern", since=NOW - timedelta(days=100))
+        await ledger.permissions.write(lambda database: forget_cost_totals(database, at="2026-06-01"))
+        assert await ledger.calls.sum_finished_days(now=NOW)
+    statements = [sql for sql in traced if READ.match(sql)]
+    assert len(statements) > 6
     assert list(full_scans(grown.path, statements)) == []
 
 
@@ -175,6 +222,8 @@ def test_a_trigger_reads_no_large_table_from_end_to_end(grown: GrownLedger) -> N
         "select * from intent order by cost desc limit 5",
         "select s.body from step s",
         "select sum(cost_usd) from model_call indexed by model_call_by_time where at >= ''",
+        "select min(at) from model_call where state = 'reserved'",
+        "select sum(amount) from posting where place = 'gain'",
     ],
 )
 def test_a_full_scan_is_found(grown: GrownLedger, sql: str) -> None:
@@ -185,12 +234,14 @@ def full_scans(ledger: Path, statements: Sequence[str]) -> Iterator[str]:
     """Yield the statements whose plan reads a whole large table, with the line of the plan."""
     with closing(sqlite3.connect(ledger)) as connection:
         connection.execute("attach ? as attached", [str(evidence_path(ledger))])
+        connection.execute("attach ? as book", [str(paper_book_path(ledger.parent, "lantern"))])
         for sql in statements:
             plan = [str(row[3]) for row in connection.execute(f"explain query plan {sql}")]
             # A walk along the order that is asked for ends at the limit.
             is_limited = " limit " in f" {' '.join(sql.split())} ".lower() and not any("TEMP B-TREE" in x for x in plan)
             scanned = [] if is_limited else [(scanned_table(line, sql), line) for line in plan]
             scanned += [(from_first_to_last(line, sql), line) for line in plan]
+            scanned += [(walked_table(line, sql), line) for line in plan]
             yield from (f"{table}: {line}: {' '.join(sql.split())[:300]}" for table, line in scanned if table)
 
 
@@ -209,6 +260,14 @@ def from_first_to_last(line: str, sql: str) -> str | None:
         return None
     is_open = re.search(rf"\b{found['column']} >=? '0?'", sql) is not None
     return large_table(found["name"], sql) if is_open else None
+
+
+def walked_table(line: str, sql: str) -> str | None:
+    """Return the large table along whose index a minimum or maximum looks for a row that fits, if it does."""
+    found = re.fullmatch(r"SEARCH (?P<name>\w+) USING INDEX (?P<index>\w+)", line)
+    if found is None or found["index"] in SMALL_INDEXES or " where " not in f" {' '.join(sql.split())} ":
+        return None
+    return large_table(found["name"], sql)
 
 
 def large_table(name: str, sql: str) -> str | None:
@@ -243,3 +302,35 @@ async def test_no_page_of_the_dashboard_reads_a_large_table_from_end_to_end(
     statements = [sql for sql in traced if READ.match(sql)]
     assert len(statements) > 30
     assert list(full_scans(grown.path, statements)) == []
+
+
+def test_a_portfolio_lists_the_newest_closed_markets_and_counts_the_others(
+    grown: GrownLedger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
+    use_trading_account(grown.path.parent, monkeypatch)
+    found = []
+    for options in (("--limit", "10"), ("--all",)):
+        assert main(("portfolio", "--json", *options)) == 0
+        found += json.loads(capsys.readouterr().out)
+    short, whole = found
+    closed = [one for one in short["markets"] if one["closed_at"] is not None]
+    assert len(short["markets"]) + short["markets_left_out"] == len(whole["markets"])
+    assert closed[0]["closed_at"] == max(one["closed_at"] for one in whole["markets"] if one["closed_at"])
+    assert whole["markets_left_out"] == 0
+    assert short["realised"] == pytest.approx(whole["realised"])
+    assert main(("portfolio", "--limit", "10")) == 0
+    assert f"and {len(whole['markets']) - 10 - len(short['positions'])} more: foxcast portfolio --all" in (
+        capsys.readouterr().out
+    )
+
+
+def test_costs_by_question_are_those_of_the_last_days(
+    grown: GrownLedger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
+    counts = []
+    for options in (("--limit", "100000"), ("--all",), ("--since", "2020-01-01", "--limit", "100000")):
+        assert main(("costs", "--by", "question", "--json", *options)) == 0
+        counts.append(len(json.loads(capsys.readouterr().out)["rows"]))
+    assert counts[0] < counts[2] < counts[1] == grown.questions

@@ -15,6 +15,7 @@ from sqlite_utils import Database
 from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, Position
 from bot.core.questions import QuestionRef
+from bot.execution.paper.book_database import SUM_TOTALS
 from bot.store.serialization import format_timestamp
 
 MILLIONTHS_PER_UNIT = 1_000_000
@@ -283,16 +284,42 @@ def _sold_stock_posting(database: Database, contract: str, leg: str, shares: int
     return LedgerPosting(account=PostingAccount.STOCK, amount=-cost, contract=contract, leg=leg, shares=-shares)
 
 
-# Each query finds what must not be, as one text a row.
+_SELECT_TOTALS = "select name, amount from total"
+
+
+def read_totals(database: Database) -> dict[str, int]:
+    """Return the sums of all postings by place, and of the "fees"; a book of an older program is added up."""
+    return dict(database.execute(_SELECT_TOTALS if database["total"].exists() else SUM_TOTALS).fetchall())
+
+
+# Each query finds what must not be, as one text a row. These read what is open.
+_BALANCE_QUERIES = (
+    """
+select 'the position ' || p.contract || ' ' || p.leg || ' is ' || p.shares || ' for ' || p.paid || ', its postings '
+  || coalesce(sum(b.shares), 0) || ' for ' || coalesce(sum(b.amount), 0)
+from position p left join posting b on b.contract = p.contract and b.place = 'stock' and b.leg = p.leg
+where p.shares > 0
+group by p.contract, p.leg having p.shares <> coalesce(sum(b.shares), 0) or p.paid <> coalesce(sum(b.amount), 0)
+""",
+    # A correction may take back cash that was spent since; nothing else makes cash negative.
+    """
+select 'open orders may cost ' || reserved || ', and there is ' || cash from book, (
+  select coalesce(sum(reserved), 0) as reserved from ticket where state in ('sent', 'resting'))
+where cash < reserved and not exists (select 1 from movement where kind = 'undo')
+""",
+    """
+select 'open sales of ' || t.contract || ' hold ' || sum(t.held) || ' shares, and there are ' || p.shares
+from ticket t indexed by ticket_open
+cross join position p on p.contract = t.contract and p.leg = json_extract(t.body, '$.leg')
+where t.state in ('sent', 'resting') and t.held > 0
+group by t.contract, p.leg, p.shares having sum(t.held) > p.shares
+""",
+)
+# These read the whole book.
 _FAULT_QUERIES = (
     """
 select 'the postings of movement ' || movement || ' sum to ' || sum(amount) from posting
 group by movement having sum(amount) <> 0
-""",
-    """
-select 'cash is ' || cash || ', its postings sum to ' || total from book, (
-  select coalesce(sum(amount), 0) as total from posting where place = 'cash')
-where cash <> total
 """,
     """
 select 'the position ' || p.contract || ' ' || p.leg || ' is ' || p.shares || ' for ' || p.paid || ', its postings '
@@ -316,18 +343,6 @@ left join (
   where m.kind = 'fill' and p.place = 'cash' group by m.ticket) m on m.ticket = t.seq
 where coalesce(f.cash, 0) <> coalesce(m.amount, 0)
 """,
-    # A correction may take back cash that was spent since; nothing else makes cash negative.
-    """
-select 'open orders may cost ' || reserved || ', and there is ' || cash from book, (
-  select coalesce(sum(reserved), 0) as reserved from ticket where state in ('sent', 'resting'))
-where cash < reserved and not exists (select 1 from movement where kind = 'undo')
-""",
-    """
-select 'open sales of ' || t.contract || ' hold ' || sum(t.held) || ' shares, and there are ' || p.shares
-from ticket t join position p on p.contract = t.contract and p.leg = json_extract(t.body, '$.leg')
-where t.state in ('sent', 'resting') and t.held > 0
-group by t.contract, p.leg, p.shares having sum(t.held) > p.shares
-""",
     """
 select 'settlement ' || s.id || ' was undone, and its postings sum to ' || sum(p.amount) || ' of cash'
 from settlement s join movement m on m.settlement = s.id join posting p on p.movement = m.id
@@ -337,5 +352,24 @@ where s.undone_at is not null and p.place = 'cash' group by s.id having sum(p.am
 
 
 def find_faults(database: Database) -> list[str]:
-    """Return what does not agree, a line each; nothing for a sound book."""
-    return [text for query in _FAULT_QUERIES for (text,) in database.execute(query).fetchall()]
+    """Return what does not agree in the whole book, a line each; nothing for a sound book."""
+    totals, sums = read_totals(database), dict(database.execute(SUM_TOTALS).fetchall())
+    wrong = [f"the total of {name} is {totals.get(name, 0)}, its rows sum to {sums[name]}" for name in sums]
+    faults = [text for name, text in zip(sums, wrong, strict=True) if totals.get(name, 0) != sums[name]]
+    faults += _run_queries(database, _FAULT_QUERIES)
+    return list(dict.fromkeys([*find_balance_faults(database), *faults]))
+
+
+def find_balance_faults(database: Database) -> list[str]:
+    """Return what does not agree in cash, positions and open orders: what it reads does not grow with what is over."""
+    totals, faults = read_totals(database), list[str]()
+    for _, cash in database.execute(_SELECT_BOOK):
+        if cash != totals.get("cash", 0):
+            faults.append(f"cash is {cash}, its postings sum to {totals.get('cash', 0)}")
+    if rest := sum(amount for name, amount in totals.items() if name != "fees"):
+        faults.append(f"all postings sum to {rest}")
+    return [*faults, *_run_queries(database, _BALANCE_QUERIES)]
+
+
+def _run_queries(database: Database, queries: Sequence[str]) -> list[str]:
+    return [text for query in queries for (text,) in database.execute(query).fetchall()]

@@ -160,3 +160,40 @@ def create_book_tables(database: Database) -> None:
     """Create the first tables."""
     for statement in _TABLES:
         database.execute(statement)
+
+
+SUM_TOTALS = """
+select place, sum(amount) from posting group by place union all select 'fees', coalesce(sum(fee), 0) from fill
+"""
+# Kept up by triggers: adding up all postings takes longer with every order.
+_TOTALS = (
+    """
+create table total (
+  name text primary key check (name in ('cash', 'stock', 'gain', 'capital', 'fees')),
+  amount integer not null
+) strict, without rowid
+""",
+    f"insert into total (name, amount) {SUM_TOTALS}",
+    """
+create trigger posting_is_added after insert on posting
+begin
+  insert into total (name, amount) values (new.place, new.amount)
+  on conflict do update set amount = amount + excluded.amount;
+end
+""",
+    """
+create trigger fee_is_added after insert on fill
+begin
+  update total set amount = amount + new.fee where name = 'fees';
+end
+""",
+    "create index movement_undone on movement (id) where kind = 'undo'",
+    "create index position_held on position (contract, leg) where shares > 0",
+)
+
+
+@PAPER_BOOK_MIGRATIONS(name="0002_totals")
+def add_book_totals(database: Database) -> None:
+    """Add totals, and fill them from the rows of a book that has some."""
+    for statement in _TOTALS:
+        database.execute(statement)

@@ -17,9 +17,6 @@ from bot.execution.paper.paper_book import read_account
 from bot.store.serialization import parse_timestamp, to_json_list
 
 _SELECT_BEGUN_AT = "select begun_at from book"
-_SUM_BY_ACCOUNT = "select place, coalesce(sum(amount), 0) from posting group by place"
-_SUM_FEES = "select coalesce(sum(fee), 0) from fill"
-_COUNT_BY_STATE = "select state, count(*) from ticket group by state order by state"
 _SELECT_EVENTS = "select contract, leg, event, marked_at from position where shares > 0"
 _SELECT_ORDERS = "select intent, state, why, market from ticket where intent in (select value from json_each(?))"
 # Key in the market of an order: the plugin's report for people on how it was filled.
@@ -49,8 +46,8 @@ class PaperBookReport:
     """The state of a book: ``account`` with its last marks, and the totals so far.
 
     ``capital`` is the starting cash, ``realised`` the profit of closed positions beyond their cost, ``fees`` all fees
-    (they are part of the cost of positions). ``orders`` counts orders by their state. ``events`` and ``marked_at`` are
-    by contract and leg. ``faults`` lists inconsistencies of the book, which should be empty.
+    (they are part of the cost of positions). ``events`` and ``marked_at`` are by contract and leg. ``faults`` lists
+    inconsistencies of cash, positions and open orders, which should be empty.
     """
 
     account: Account
@@ -58,7 +55,6 @@ class PaperBookReport:
     capital: float
     realised: float
     fees: float
-    orders: dict[str, int]
     events: dict[tuple[str, str], str]
     marked_at: dict[tuple[str, str], datetime]
     faults: Sequence[str]
@@ -100,17 +96,15 @@ def _book_report(database: Database, at: datetime) -> PaperBookReport | None:
     begun = database.execute(_SELECT_BEGUN_AT).fetchone() if database["book"].exists() else None
     if begun is None:
         return None
-    sums = dict(database.execute(_SUM_BY_ACCOUNT).fetchall())
+    sums = accounting.read_totals(database)
     held = database.execute(_SELECT_EVENTS).fetchall()
-    (fees,) = database.execute(_SUM_FEES).fetchone()
     return PaperBookReport(
         account=read_account(database, at),
         begun_at=parse_timestamp(begun[0]),
         capital=from_millionths(-sums["capital"]),
         realised=from_millionths(-sums.get("gain", 0)),
-        fees=from_millionths(fees),
-        orders=dict(database.execute(_COUNT_BY_STATE).fetchall()),
+        fees=from_millionths(sums["fees"]),
         events={(contract, leg): event for contract, leg, event, _ in held},
         marked_at={(contract, leg): parse_timestamp(marked) for contract, leg, _, marked in held},
-        faults=tuple(accounting.find_faults(database)),
+        faults=tuple(accounting.find_balance_faults(database)),
     )

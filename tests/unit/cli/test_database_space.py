@@ -36,7 +36,7 @@ def test_sizes_are_listed_by_table(grown: GrownLedger, capsys: pytest.CaptureFix
     assert call("db", "size", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     sizes = {Path(one["path"]).name: one for one in found["databases"]}
-    assert set(sizes) == {"ledger.sqlite", "ledger-evidence.sqlite"}
+    assert set(sizes) == {"ledger.sqlite", "ledger-evidence.sqlite", "book.sqlite"}
     assert found["forecasts"] == QUESTIONS
     for one in sizes.values():
         pages = sum(one["tables"].values()) + one["free_bytes"]
