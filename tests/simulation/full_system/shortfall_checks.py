@@ -83,7 +83,7 @@ select (select count(*) from attempt a join intent i on i.id = a.intent
     where i.venue = :venue and i.action <> 'comment' and a.started_at > :since and a.started_at <= :at)
   + (select count(*) from intent i where i.venue = :venue and i.action <> 'comment' and i.planned_at > :since
     and i.planned_at <= :at and not exists (
-      select 1 from attempt a where a.intent = i.id and a.state <> 'absent')) as count
+      select 1 from attempt a where a.intent = i.id and a.state <> 'absent' and a.started_at <= :at)) as count
 """
 _CLOSINGS = """
 select count(*) as count from intent i
