@@ -35,6 +35,8 @@ ONE_SECOND = timedelta(seconds=1.0)
 MOST_CORRECTED = 0.1
 # The weights of a blend before any outcome, and by how much those on record are rounded.
 EQUAL_WEIGHTS, ROUNDED_WEIGHT = 1.15, 0.01
+# Where shares are pooled, smaller ones count as this.
+LEAST_SHARE = 1e-6
 # An answer of one half is that of a run that got stuck, and has no weight.
 EVEN = 0.5
 _TRIAL_ANSWERS = """
@@ -340,7 +342,7 @@ def _blended(answers: Sequence[Any], weights: Sequence[float]) -> Numbers:
         odds = math.fsum(weight * math.log(_bounded(one) / (1.0 - _bounded(one))) for one, weight in pairs)
         return 1.0 / (1.0 + math.exp(-odds))
     logs = {
-        name: math.fsum(weight * math.log(max(one[name], 1e-12)) for one, weight in zip(answers, weights, strict=False))
+        name: math.fsum(weight * math.log(max(one[name], LEAST_SHARE)) for one, weight in zip(answers, weights, strict=False))
         for name in answers[0]
     }
     whole = math.fsum(map(math.exp, logs.values()))
@@ -361,7 +363,7 @@ def _is_blend(made: Any, value: Any, slack: float) -> bool:
 
 
 def _share_product(shares: Sequence[float]) -> float:
-    return math.exp(math.fsum(math.log(max(one, 1e-12)) for one in shares) / len(shares))
+    return math.exp(math.fsum(math.log(max(one, LEAST_SHARE)) for one in shares) / len(shares))
 
 
 def _is_same(one: Any, other: Any) -> bool:
