@@ -342,7 +342,9 @@ def _blended(answers: Sequence[Any], weights: Sequence[float]) -> Numbers:
         odds = math.fsum(weight * math.log(_bounded(one) / (1.0 - _bounded(one))) for one, weight in pairs)
         return 1.0 / (1.0 + math.exp(-odds))
     logs = {
-        name: math.fsum(weight * math.log(max(one[name], LEAST_SHARE)) for one, weight in zip(answers, weights, strict=False))
+        name: math.fsum(
+            weight * math.log(max(one[name], LEAST_SHARE)) for one, weight in zip(answers, weights, strict=False)
+        )
         for name in answers[0]
     }
     whole = math.fsum(map(math.exp, logs.values()))

@@ -135,12 +135,15 @@ class RenewalChecks(OmissionChecks):
                     yield f"renewal: {_name(row)} was asked for to be seen, and may be submitted"
 
     def _not_looked_at(self) -> Iterator[str]:
-        """What people ask for is forecast by the next pass, while it can be."""
+        """What people ask for is forecast by the next pass, while it can be; what failed stays put off."""
         for act in self.acts:
             ref = _ref_of(act)
             if act["kind"] != "forecast" or ref in self.locked or act["clock"] is None:
                 continue
             runs = self._runs.get((ref, act["forecaster"]), [])
+            before = [row for row in runs if parse_timestamp(row["started_at"]) < act["clock"]]
+            if before and before[-1]["state"] == "failed":
+                continue
             spans = self.closed.get(ref, ())
             ends = [since for since, _ in spans if since is not None]
             ends += [parse_timestamp(row["closes_at"]) for row in runs[:1] if row["closes_at"]]
