@@ -60,7 +60,8 @@ from intent i join attempt a on a.intent = i.id where i.mode = 'paper' and i.act
 """
 _ALL_FILLS = """
 select i.id, i.venue, i.ref, i.order_body, (select min(started_at) from attempt where intent = i.id) as started_at,
-  f.at, f.shares, f.price, f.cash, i.seq
+  f.at, f.shares, f.price, f.cash, i.seq,
+  exists (select 1 from resolution r where r.ref = i.ref and r.seen_at < f.at) as ended
 from fill f join intent i on i.id = f.intent where i.mode = 'paper' order by f.at, i.seq, f.reference
 """
 _READINGS = """
@@ -211,7 +212,8 @@ class PaperChecks:
             held[contract] += row["shares"] * (1.0 if (leg == "yes") is not is_sale else -1.0)
             spent[row["id"]] -= row["cash"]
             seen = self._seen_then(contract, "pool", at - READ_BEFORE, at + ONE_MOMENT)
-            if not seen or not all(one.get("is_alone") for one in seen):
+            # Shares that were paid by an outcome that the venue took back later are no longer held meanwhile.
+            if row["ended"] or not seen or not all(one.get("is_alone") for one in seen):
                 continue
             if order.get("stake") is None and not is_sale:
                 continue
