@@ -235,11 +235,11 @@ def _foreign_writes(
 
 
 def _recheck_credentials(
-    readiness: LiveReadiness, credentials: Mapping[str, CredentialGuard], venue: str | None
+    readiness: LiveReadiness, credentials: Mapping[str, CredentialGuard], venue: str | None, refused: Collection[str]
 ) -> None:
-    """Ask again the venue that a person resumed, all of them for None, and trust no earlier finding."""
+    """Ask again the venue that a person resumed, all for None, but those still refused; trust no earlier finding."""
     for name, one in credentials.items():
-        if venue in {None, name}:
+        if venue in {None, name} and name not in refused:
             one.clear_refusal()
     readiness.mark_outdated()
 

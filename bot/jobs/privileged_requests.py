@@ -4,7 +4,7 @@ The proof of each is checked again here, and each has its audit row.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -47,7 +47,7 @@ from bot.store import decisions, permissions
 from bot.store.audit_log import AuditRow
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity, export_identity, make_identity, write_identity
 from bot.store.ledger import LEDGER_FILE, Ledger
-from bot.store.permissions import ALL_VENUES, PrincipalRecord, SubmissionHalt
+from bot.store.permissions import ALL_VENUES, HaltEndCondition, PrincipalRecord, SubmissionHalt
 from bot.store.question_pairs import PairState, decide_pair
 from bot.store.requests import request_text
 from bot.store.submissions import OutcomeAdoption
@@ -98,7 +98,7 @@ class PrivilegedRequestContext:
     ``withdrawal_venues`` are those at which a published forecast can be withdrawn. ``folder`` is that of the ledger,
     which holds the exported head of the audit; None if there is none. ``adopt`` is the method of the outbox, if one
     is open, so that no reading back interferes. ``on_resume`` is called with a venue that a
-    person resumed, with None for all of them.
+    person resumed, None for all of them, and with the venues whose credentials stay refused.
     """
 
     ledger: Ledger
@@ -110,7 +110,7 @@ class PrivilegedRequestContext:
     folder: Path | None = None
     is_displaced: bool = False
     adopt: AdoptCallback | None = None
-    on_resume: Callable[[str | None], None] = lambda _: None
+    on_resume: Callable[[str | None, Collection[str]], None] = lambda *_: None
 
 
 async def handle_privileged_request(job: PrivilegedRequestContext, request: PrivilegedRequest) -> str:
@@ -284,17 +284,15 @@ async def _resume_submissions(job: PrivilegedRequestContext, request: ResumeSubm
         venue=venue,
     )
     ended = await job.ledger.permissions.write_with_audit(work, _audit_row(request, now, venue or "", **body))
-    job.on_resume(venue)
+    remaining_halts = [
+        halt for halt in await job.ledger.permissions.read(permissions.list_active_halts) if venue in {None, halt.venue}
+    ]
+    job.on_resume(venue, {one.venue for one in remaining_halts if one.end_condition is HaltEndCondition.RENEWED})
     where = "everything" if venue is None else venue
     if venue is None and was_engaged_between(job.stop_file, request.asked_at, now):
         return f"{_describe_resumed(where, ended, '')}; {job.stop_file.name} was made after this request, and stays"
     released = venue is None and release_kill_switch(job.stop_file)
-    remaining_halts = [
-        str(halt)
-        for halt in await job.ledger.permissions.read(permissions.list_active_halts)
-        if venue in {None, halt.venue}
-    ]
-    suffix = f"; {'; '.join(remaining_halts)}" if remaining_halts else ""
+    suffix = f"; {'; '.join(map(str, remaining_halts))}" if remaining_halts else ""
     return _describe_resumed(where, ended, job.stop_file.name if released else "") + suffix
 
 

@@ -32,7 +32,7 @@ HEARD, CLOSE_MARGIN_S = timedelta(minutes=15), 60.0
 # So many lists one after the other may be old answers of a venue; and the reason of what a person asked for.
 OLD_LISTS, ASKED = 2, "asked for"
 # A price that could not be read: the forecast is postponed before it begins.
-_ERROR_REASON = re.compile(r"\w+Error: ")
+ERROR_REASON = re.compile(r"\w+Error: ")
 _STOPS = ("halt", "stop file", "disarm")
 _ENDED = ("superseded", "refused", "acked")
 MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H = 1.0, 72.0, (24.0, 2.0)
@@ -277,7 +277,7 @@ class OmissionChecks:
         ends += [since for since, _ in self.closed.get(row["ref"], ()) if since is not None]
         until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
         due, why = self._due(made, closes, is_moved=row["versions"] > 1)
-        if _ERROR_REASON.match((after["why"] if after else row["waits_for"]) or ""):
+        if ERROR_REASON.match((after["why"] if after else row["waits_for"]) or ""):
             return
         if due < min(ends) and (count := self._passes_between("forecast", due, until)):
             what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"

@@ -19,6 +19,7 @@ from bot.store.serialization import parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.omission_checks import (
     ASKED,
+    ERROR_REASON,
     MIN_GAP_H,
     NEAR_CLOSE_H,
     ONE_MOMENT,
@@ -34,13 +35,15 @@ PRICE_MOVE = 0.5
 ROUNDED = 0.006
 # A text that changes often is not forecast more often than this.
 CHANGE_COOLDOWN = timedelta(hours=1)
-# What is claimed together begins together, but for what is read once more at its venue, which has listed it before.
+# What is claimed together begins together, but for what is read once more at its venue, whose last list lacks it. What
+# was first seen just before the pass is in that list, of the same life.
 ONE_CLAIM, READ_AGAIN = timedelta(seconds=5), timedelta(seconds=90)
 _CHANGED = ("the question changed", "its facts changed")
 _RUNS = """
 select f.id, f.ref, f.forecaster, f.state, f.why, f.made_at, f.started_at, f.ended_at, f.cutoff, f.forecast_only,
   f.version, f.price, q.venue, q.closes_at, q.as_of, q.first_seen_at, v.body,
   (select min(r.seen_at) from resolution r where r.ref = f.ref) as resolved_at,
+  (select s.why from schedule s where s.ref = f.ref and s.forecaster = f.forecaster) as waits_for,
   (select count(*) from question_version w where w.ref = f.ref) as versions
 from forecast f join question q on q.ref = f.ref join question_version v on v.version = f.version
 order by f.ref, f.forecaster, f.revision
@@ -185,7 +188,8 @@ class RenewalChecks(OmissionChecks):
 
     def _late_answer(self, row: Row, after: Row | None) -> Iterator[str]:
         """A moved price and a changed text are answered by the next passes after the pass that found them."""
-        if self._is_left_out(row):
+        # It was begun and postponed where it could not be read at its venue.
+        if self._is_left_out(row) or ERROR_REASON.match((after["why"] if after else row["waits_for"]) or ""):
             return
         made, closes = parse_timestamp(row["made_at"]), parse_timestamp(row["closes_at"])
         ends = [
@@ -265,7 +269,8 @@ class RenewalChecks(OmissionChecks):
                     begun[number].append((at, row, self._was_due(row, before, passes[number].started_at)))
         for number, found in begun.items():
             for at, row, was_due in found:
-                pause = ONE_CLAIM if row["why"] == "new question" else READ_AGAIN
+                is_listed = parse_timestamp(row["first_seen_at"]) >= passes[number].started_at - ONE_CLAIM
+                pause = ONE_CLAIM if is_listed else READ_AGAIN
                 earlier = [(since, one) for since, one, _ in found if since < at - pause]
                 later = next((one for since, one in earlier if one["closes_at"] > row["closes_at"]), None)
                 if was_due and later is not None and not self._has_clock_moved(passes[number].started_at, at):

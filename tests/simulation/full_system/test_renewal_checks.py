@@ -21,6 +21,7 @@ create table question (ref, venue, closes_at, as_of, first_seen_at);
 create table question_version (version, ref, seen_at, body);
 create table resolution (ref, seen_at);
 create table price (id, ref, at, seen_at, probability, body);
+create table schedule (ref, forecaster, why);
 create table intent (id, ref, forecast, action, order_body);
 """
 CONFIG: dict[str, Any] = {
@@ -117,6 +118,21 @@ def test_a_moved_price_and_a_changed_text_are_answered(
     assert len(judge(tmp_path, rows, passes)) == count
 
 
+@pytest.mark.parametrize(
+    ("why", "count"),
+    [("AuthenticationError: the credentials were refused", 0), ("1 trial failed: RuntimeError: no", 1), (None, 1)],
+)
+@pytest.mark.parametrize("is_made", [1, 0])
+def test_what_could_not_be_read_is_answered_later(tmp_path: Path, why: str | None, count: int, is_made: int) -> None:
+    body = json.dumps({"title": "lit?"})
+    news = ("question_version", {"version": "w", "ref": REF, "seen_at": at(1.51), "body": body})
+    later = forecast(5.0, 2, why or "stale", version="w")
+    waits = ("schedule", {"ref": REF, "forecaster": "drifter", "why": why})
+    rows = [*question(), news, forecast(0.0), later if is_made else waits]
+    passes = [*passed("discover manifold", 1.5), *passed("forecast", 2.5, 3.5, 4.9)]
+    assert ["its text had changed" in one for one in judge(tmp_path, rows, passes)].count(True) == count
+
+
 @pytest.mark.parametrize(("number", "seen", "count"), [(1, 1.0, 1), (2, 1.0, 0), (1, 2.0, 0), (None, 1.0, 1)])
 def test_a_forecast_reads_the_newest_price(tmp_path: Path, number: int | None, seen: float, count: int) -> None:
     prices = [price(1, 0.0, 0.5), price(2, seen, 0.51)]
@@ -141,6 +157,17 @@ def test_what_closes_first_is_begun_first(tmp_path: Path, first_h: float, count:
     passes = [JobPass(job="forecast", started_at=NOON, ended_at=NOON + timedelta(minutes=20))]
     rows = [*question(closes=30.0), *question("manifold:row", first_h, "r")]
     rows += [forecast(0.0, ref="manifold:row", id="other", version="r"), forecast(0.2)]
+    assert len(judge(tmp_path, rows, passes)) == count
+
+
+# One that was first seen just before is in the last list; another one may be read once more before it begins.
+@pytest.mark.parametrize(
+    ("seen_s", "pause_s", "count"), [(-1, 0, 0), (-1, 6, 1), (-60, 6, 0), (-7200, 6, 0), (-7200, 91, 1)]
+)
+def test_only_what_is_read_again_is_begun_later(tmp_path: Path, seen_s: int, pause_s: int, count: int) -> None:
+    passes = [JobPass(job="forecast", started_at=NOON, ended_at=NOON + timedelta(minutes=20))]
+    rows = [*question(closes=20.0, seen=seen_s / 3600), *question("manifold:row", 40.0, "r")]
+    rows += [forecast(0.0, ref="manifold:row", id="other", version="r"), forecast(pause_s / 3600)]
     assert len(judge(tmp_path, rows, passes)) == count
 
 

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -34,7 +34,7 @@ from bot.jobs.privileged_requests import (
     requested_action,
 )
 from bot.store import permissions
-from bot.store.audit_log import AUDIT_HEAD_FILE
+from bot.store.audit_log import AUDIT_HEAD_FILE, AuditRow
 from bot.store.requests import REFUSED_FOLDER, REQUEST_FOLDER, request_text, send_request
 from tests.unit.execution.gate.test_access_control import ALLOWED
 from tests.unit.jobs.conftest import VENUE, JobsFixture
@@ -52,6 +52,7 @@ class SignedRequestFixture:
     def __init__(self, trading_fixture: TradingFixture) -> None:
         self.trading_fixture, self.jobs_fixture = trading_fixture, trading_fixture.jobs_fixture
         self.adopt: AdoptCallback | None = None
+        self.still_refused: list[Collection[str]] = []
         trading_fixture.bound(ExecutionMode.LIVE)
 
     @property
@@ -63,8 +64,12 @@ class SignedRequestFixture:
             execution_policies={VENUE: self.trading_fixture.execution_policy},
             trading_venues=frozenset({VENUE}),
             adopt=self.adopt,
-            on_resume=lambda _: self.trading_fixture.readiness.mark_outdated(),
+            on_resume=self.note_resume,
         )
+
+    def note_resume(self, _: str | None, refused: Collection[str]) -> None:
+        self.still_refused.append(refused)
+        self.trading_fixture.readiness.mark_outdated()
 
     async def ask(self, kind: type[Any], by: str = "ann", **fields: Any) -> str:
         return await handle_privileged_request(self.parts, self.request(kind, by, **fields))
@@ -239,6 +244,25 @@ async def test_resuming_tells_of_a_stop_file_that_was_made_by_hand(office: Signe
     await office.jobs_fixture.clock.advance(1)
     assert await office.ask(ResumeSubmissions) == "everything resumed, the file STOP is removed"
     assert not (office.jobs_fixture.path / "STOP").exists()
+
+
+@pytest.mark.parametrize(("later_s", "refused"), [(-1, set()), (1, {VENUE})])
+@pytest.mark.parametrize("venue", [None, VENUE])
+async def test_credentials_that_were_refused_after_a_resume_was_asked_for_stay_refused(
+    office: SignedRequestFixture, later_s: int, refused: set[str], venue: str | None
+) -> None:
+    halt = permissions.SubmissionHalt(
+        venue=VENUE,
+        at=office.jobs_fixture.clock.now() + timedelta(seconds=later_s),
+        why="the credentials were refused",
+        end_condition=permissions.HaltEndCondition.RENEWED,
+    )
+    row = AuditRow(at=halt.at, kind="stop", venue=VENUE, actor="", body={})
+    await office.jobs_fixture.ledger.permissions.write_with_audit(
+        lambda database: permissions.add_halt(database, halt), row
+    )
+    await office.ask(ResumeSubmissions, venue=venue)
+    assert office.still_refused == [refused]
 
 
 async def test_nothing_is_resumed_while_the_audit_is_broken(jobs_fixture: JobsFixture) -> None:
