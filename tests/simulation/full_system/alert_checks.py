@@ -5,7 +5,7 @@ What is critical, what waits for the end of quiet hours, that what heals is said
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
@@ -225,9 +225,12 @@ class AlertChecks:
         told: dict[str, list[Row]] = defaultdict(list)
         for row in read_rows(self.ledger, _SENT):
             told[row["at"]].append(row)
+        looks = Counter(format_timestamp(one.started_at) for one in self.runs if one.job == "alerts")
         for at, rows in told.items():
             plain = [row for row in rows if not row["subject"].startswith("Foxcast, week to")]
-            if len(plain) > 2 or len({row["level"] == "critical" for row in plain}) < len(plain):
+            of_level = Counter(row["level"] == "critical" for row in plain)
+            # The clock shows a moment twice that is set back.
+            if max(of_level.values(), default=0) > max(1, looks[at]):
                 yield f"alerts: the look of {at} made the messages {[row['subject'] for row in plain]}"
         for alert in alerts:
             name = alert["key"].partition(":")[0]

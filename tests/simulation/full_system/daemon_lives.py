@@ -17,9 +17,10 @@ from bot.config.loader import load_config
 from bot.core.errors import FoxcastError
 from bot.core.redaction import temporary_secrets
 from bot.daemon.recorder import DaemonRecorder
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, HeartbeatRecord, JobRun
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, HeartbeatRecord, JobOutcome, JobRun
 from bot.daemon.service import run_daemon
 from bot.execution.gate.execution_policy import venue_policy
+from bot.jobs.job import DaemonJob
 from bot.jobs.reconciliation import reconcile_submissions
 from bot.plugin_system.registry import Registry, load_registry
 from bot.simulator.network import CURRENT_PROCESS, NetworkEventLoop
@@ -67,8 +68,9 @@ class DaemonLives:
 
     ``began`` is when, by the ``clock`` of the machine, which people may set. ``writes`` tells how many writes the
     venues heard so far, ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to close
-    positions. ``passes`` are the runs of jobs, in the order in which they ended. ``killed_with`` counts the kills at
-    which an intent in a state was there. ``noticed`` is called at each turn of the loop, ``beats`` at each heartbeat.
+    positions. ``passes`` are the runs of jobs, in the order in which they ended, ``cut_off`` those that did not end before
+    their life. ``killed_with`` counts the kills at which an intent in a state was there. ``noticed`` is called at each
+    turn of the loop, ``beats`` at each heartbeat.
     """
 
     clock: VirtualClock
@@ -81,6 +83,7 @@ class DaemonLives:
     ends: list[str] = field(default_factory=list)
     began: list[datetime] = field(default_factory=list)
     passes: list[JobRun] = field(default_factory=list)
+    cut_off: list[JobRun] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     killed_with: Counter[str] = field(default_factory=Counter)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,6 +94,7 @@ class DaemonLives:
     _lanes: dict[str, ExecutionPolicy] = field(default_factory=dict)
     # The home of a life and where its ledger is: people look there often, and reading the configuration takes long.
     _folder: tuple[Path, Path] = (Path(), Path())
+    _under_way: dict[str, JobRun] = field(default_factory=dict)
     _alive: bool = False
     _beat_s: float = 0.0
     _steps: tuple[int, int] = (0, 0)
@@ -149,6 +153,8 @@ class DaemonLives:
         else:
             self._end(body, life_ending)
         self.app = None
+        self.cut_off += self._under_way.values()
+        self._under_way.clear()
         await self._hand_over_files(life)
 
     async def look_back(self) -> tuple[list[str], list[str]]:
@@ -227,7 +233,7 @@ class DaemonLives:
 
             heard = {REQUESTS: self.asked, CLOSE: self.asked_to_close}
             jobs = [replace(job, run_requested=heard[job.name]) if job.name in heard else job for job in app.jobs()]
-            jobs += app.price_watches()
+            jobs = [self._watched(job) for job in (*jobs, *app.price_watches())]
             try:
                 # As the command does it (``bot.cli.run``), so that a crash is reported by the next life.
                 await recorder.record_start(self.clock.now())
@@ -242,8 +248,24 @@ class DaemonLives:
         await self.clock.sleep(at_s - self.loop.time())
         await self.fill_disk()
 
+    def _watched(self, job: DaemonJob) -> DaemonJob:
+        """Return the job with its runs in ``_under_way``; one that is cut off may have taken as long as any may."""
+
+        async def run() -> str:
+            self._under_way[job.name] = JobRun(
+                job=job.name,
+                started_at=self.clock.now(),
+                took_s=job.time_limit.total_seconds(),
+                outcome=JobOutcome.FAILED,
+                detail="cut off",
+            )
+            return await job.run()
+
+        return replace(job, run=run)
+
     def _record_health(self, event: HealthEvent) -> None:
         if isinstance(event, JobRun):
+            self._under_way.pop(event.job, None)
             self.passes.append(event)
         if isinstance(event, HeartbeatRecord):
             gap_s, self._beat_s = self.loop.time() - self._beat_s, self.loop.time()

@@ -125,7 +125,8 @@ class ScheduleChecks:
 
     ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock,
     ``calls`` the paid calls that arrived, ``locked`` the questions that were ever locked, and ``pace`` how many times
-    slower than at a common pace jobs run. ``runs`` are all runs of jobs, ``lives`` the moments at which lives began.
+    slower than at a common pace jobs run. ``runs`` are all runs of jobs, also those that were cut off, ``lives`` the
+    moments at which lives began.
     """
 
     ledger: Path
@@ -338,10 +339,12 @@ class ScheduleChecks:
                 # The slots in which a job still runs are left out.
                 late = [pair for pair in pairs if _gap_s(pair) > pair[0].took_s + max(every) + ONE_MINUTE_S]
                 early = [pair for pair in pairs[:-1] if _gap_s(pair) < 0.5 * min(every)]
+                late, early = (
+                    [pair for pair in found if not self._has_clock_moved(*(one.started_at for one in pair))]
+                    for found in (late, early)
+                )
                 # All run once when a life begins, one after the other, whatever their time is.
-                wrong = [*late, *(early if len(early) > 4 and job not in WOKEN else ())]
-                wrong = [pair for pair in wrong if not self._has_clock_moved(*(one.started_at for one in pair))]
-                if wrong:
+                if wrong := [*late, *(early if len(early) > 4 and job not in WOKEN else ())]:
                     before, after = wrong[0]
                     what = f"the job {job} ran at {before.started_at}, took {before.took_s:.0f} s"
                     yield f"schedule: {what}, ran again at {after.started_at}, and is to run every {every} s"

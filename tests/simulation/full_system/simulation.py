@@ -429,7 +429,7 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
         locked={str(act["ref"]) for act in facts["acts"] if act["kind"] == "lock"},
         now=parts.machine.now(),
         pace=parts.traits.pace,
-        runs=lives.passes,
+        runs=[*lives.passes, *lives.cut_off],
         lives=lives.began,
     )
     report.violations += schedule.violations()

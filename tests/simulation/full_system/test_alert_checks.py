@@ -139,6 +139,15 @@ def test_an_alert_has_its_level_and_is_told_with_its_end(tmp_path: Path) -> None
         assert [name in found for found in judge(folder, changed, 1.0)] == [True], name
 
 
+@pytest.mark.parametrize(("looks", "count"), [(1, 1), (2, 0)])
+def test_two_looks_at_a_moment_that_the_clock_shows_twice_may_each_have_a_message(
+    tmp_path: Path, looks: int, count: int
+) -> None:
+    look = JobRun(job="alerts", started_at=NOON, took_s=0.0, outcome=JobOutcome.DONE, detail="")
+    rows = [message(stamp(0), "one"), message(stamp(0), "other")]
+    assert len(judge(tmp_path, rows, runs=[look] * looks)) == count
+
+
 @pytest.mark.parametrize(
     ("event", "words"),
     [

@@ -207,6 +207,16 @@ def test_a_job_runs_as_often_as_is_set(tmp_path: Path, job: str, minutes: list[i
     assert len(judge(tmp_path, [], configs=[config], runs=runs, lives=[NOON])) == count
 
 
+@pytest.mark.parametrize(("moved", "count"), [([], 1), ([265], 0)])
+def test_a_job_that_runs_again_when_the_clock_is_set_is_not_early(tmp_path: Path, moved: list[int], count: int) -> None:
+    config = {**CONFIG, "daemon": {"score_every_s": 3_600.0}}
+    times = [NOON + timedelta(minutes=one) for one in (0, 10, 60, 120, 180, 240, 250, 260, 270, 280, 290)]
+    runs = [JobRun(job="score", started_at=one, took_s=0.0, outcome=JobOutcome.DONE, detail="") for one in times]
+    moves = [NOON + timedelta(minutes=one) for one in moved]
+    found = judge(tmp_path, [], configs=[config], runs=runs, lives=[NOON], clock_moves=moves)
+    assert len(found) == count
+
+
 @pytest.mark.parametrize(
     ("made", "seen", "window", "told", "count"),
     [
