@@ -67,10 +67,10 @@ class DaemonLives:
     """The lives of one Foxcast, one after the other, each on the files of the one before; ``ends`` is how they ended.
 
     ``began`` is when, by the ``clock`` of the machine, which people may set. ``writes`` tells how many writes the
-    venues heard so far, ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to close
-    positions. ``passes`` are the runs of jobs, in the order in which they ended, ``cut_off`` those that did not end before
-    their life. ``killed_with`` counts the kills at which an intent in a state was there. ``noticed`` is called at each
-    turn of the loop, ``beats`` at each heartbeat.
+    venues heard so far, ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to
+    close positions. ``passes`` are the runs of jobs, in the order in which they ended, ``cut_off`` those that did not
+    end before their life. ``killed_with`` counts the kills at which an intent in a state was there. ``noticed`` is
+    called at each turn of the loop, ``beats`` at each heartbeat.
     """
 
     clock: VirtualClock
