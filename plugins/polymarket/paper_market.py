@@ -111,7 +111,7 @@ class PolymarketPaperMarket:
 
     async def mark_prices(self, positions: Sequence[Position]) -> Mapping[tuple[str, ContractSide], float | None]:
         """See ``PaperMarket``: the average of the bids for the whole position."""
-        tokens = await self._tokens({one.contract for one in positions})
+        tokens = await self._tokens(sorted({one.contract for one in positions}))
         books = await self._client.books(list(tokens.values())) if tokens else {}
         marks: dict[tuple[str, ContractSide], float | None] = {}
         for position in positions:
