@@ -269,9 +269,11 @@ MAX_GROUP_WRITES = 256
 # other work meanwhile.
 QUIET_TURNS = 3
 ENOUGH_WRITES = 32
-# With more than so many writes in a period, commits are at least so far apart: the loop and the thread wake each other
-# half as often, which saves a tenth of the CPU. A program that waits for its models writes less, and waits for nothing.
+# With more than so many writes in a period, of which so many shared a commit, commits are at least so far apart: the loop
+# and the thread wake each other half as often, which saves a tenth of the CPU. A program that waits for its models
+# writes less, and one that makes one write after the other has nothing to wait for.
 BUSY_WRITES = 100
+SHARED_WRITES = 4
 BUSY_PERIOD_S = 0.1
 COMMIT_SPACING_S = 0.008
 
@@ -299,19 +301,21 @@ class CommitPacing:
     def __init__(self) -> None:
         self._busy = False
         self._since = self._passed_at = -math.inf
-        self._count = 0
+        self._writes = self._groups = 0
 
     def wait_s(self, now: float) -> float:
         """Return how long the first gathered write waits, in seconds; 0 if it need not."""
         if now - self._since >= BUSY_PERIOD_S:
-            self._busy = self._count > BUSY_WRITES * (now - self._since) / BUSY_PERIOD_S
-            self._since, self._count = now, 0
+            is_fast = self._writes > BUSY_WRITES * (now - self._since) / BUSY_PERIOD_S
+            self._busy = is_fast and self._writes >= SHARED_WRITES * self._groups
+            self._since, self._writes, self._groups = now, 0, 0
         return max(self._passed_at + COMMIT_SPACING_S - now, 0.0) if self._busy else 0.0
 
     def count(self, writes: int, now: float) -> None:
-        """Count writes that go to the thread now."""
+        """Count a group of writes that goes to the thread now."""
         self._passed_at = now
-        self._count += writes
+        self._writes += writes
+        self._groups += 1
 
 
 class WriterThread:

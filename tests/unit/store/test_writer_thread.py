@@ -13,9 +13,9 @@ from sqlite_utils import Database
 from bot.core.errors import StoreError
 from bot.store.connections import (
     BUSY_PERIOD_S,
-    BUSY_WRITES,
     COMMIT_SPACING_S,
     MAX_GROUP_WRITES,
+    SHARED_WRITES,
     CommitPacing,
     WriterThread,
 )
@@ -371,8 +371,8 @@ def test_what_is_stored_is_exactly_what_was_acknowledged(
     assert texts(path) == acknowledged == list(dict.fromkeys(str(number) for number, fails in wanted if not fails))
 
 
-def count_waits(pacing: CommitPacing, *, every_s: float, seconds: float) -> list[float]:
-    """Let a write come so often for so long; return how long each that began a group waited."""
+def count_waits(pacing: CommitPacing, *, at_once: int, every_s: float, seconds: float) -> list[float]:
+    """Let so many writes come so often for so long; return how long each that began a group waited."""
     waits, next_pass, gathered = list[float](), -1.0, 0
     for number in range(round(seconds / every_s)):
         now = number * every_s
@@ -380,23 +380,25 @@ def count_waits(pacing: CommitPacing, *, every_s: float, seconds: float) -> list
             pacing.count(gathered, next_pass)
             waits.append(pacing.wait_s(now))
             next_pass, gathered = now + waits[-1], 0
-        gathered += 1
+        gathered += at_once
     return waits
 
 
-def test_few_writes_wait_for_nothing() -> None:
-    assert set(count_waits(CommitPacing(), every_s=2 * BUSY_PERIOD_S / BUSY_WRITES, seconds=1.0)) == {0.0}
+@pytest.mark.parametrize(("at_once", "every_s"), [(2 * SHARED_WRITES, 0.02), (1, 0.0005)])
+def test_few_writes_and_writes_one_after_the_other_wait_for_nothing(at_once: int, every_s: float) -> None:
+    assert set(count_waits(CommitPacing(), at_once=at_once, every_s=every_s, seconds=1.0)) == {0.0}
 
 
 def test_many_writes_wait_until_commits_are_far_enough_apart() -> None:
-    waits = count_waits(CommitPacing(), every_s=BUSY_PERIOD_S / BUSY_WRITES / 2, seconds=1.0)
-    assert set(waits[: BUSY_WRITES // 2]) == {0.0}
-    assert all(0.0 < wait <= COMMIT_SPACING_S for wait in waits[-10:])
-    assert len(waits[2 * BUSY_WRITES :]) <= 0.9 / COMMIT_SPACING_S + 1
+    waits = count_waits(CommitPacing(), at_once=2 * SHARED_WRITES, every_s=0.002, seconds=1.0)
+    paced = waits[round(BUSY_PERIOD_S / 0.002) :]
+    assert waits[0] == 0.0
+    assert all(0.0 < wait <= COMMIT_SPACING_S for wait in paced[-10:])
+    assert len(paced) <= 0.9 / COMMIT_SPACING_S + 1
 
 
 def test_a_quiet_time_ends_the_waiting() -> None:
     pacing = CommitPacing()
-    count_waits(pacing, every_s=BUSY_PERIOD_S / BUSY_WRITES / 2, seconds=0.3)
-    pacing.wait_s(0.3)
+    waits = count_waits(pacing, at_once=2 * SHARED_WRITES, every_s=0.002, seconds=0.3)
+    assert waits[-1] > 0.0
     assert pacing.wait_s(10.0) == 0.0
