@@ -269,9 +269,9 @@ MAX_GROUP_WRITES = 256
 # other work meanwhile.
 QUIET_TURNS = 3
 ENOUGH_WRITES = 32
-# With more than so many writes in a period, of which so many shared a commit, commits are at least so far apart: the loop
-# and the thread wake each other half as often, which saves a tenth of the CPU. A program that waits for its models
-# writes less, and one that makes one write after the other has nothing to wait for.
+# With more than so many writes in a period, and so many in a commit, commits are at least so far apart: loop and
+# thread wake each other half as often, which saves a tenth of the CPU. A program that waits for its models writes less,
+# and one that makes one write after the other has nothing to wait for.
 BUSY_WRITES = 100
 SHARED_WRITES = 4
 BUSY_PERIOD_S = 0.1
