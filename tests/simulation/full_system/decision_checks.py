@@ -251,7 +251,10 @@ class DecisionChecks:
         """What models cost on a day, with calls whose outcome is unknown at their most, is within the budget."""
         most = max(config.get("llm", {}).get("budget", {}).get("day_usd", DAY_USD) for config in self.configs)
         for row in read_rows(self.ledger, _CALLS):
-            if row["usd"] > most + USD_SLACK:
+            # Where the clock was set back over midnight, the program goes on with the later day.
+            end = parse_timestamp(f"{row['day']}T00:00:00Z") + timedelta(days=1)
+            days = 2 if self._has_clock_moved(end, end) else 1
+            if row["usd"] > days * most + USD_SLACK:
                 yield f"budget: models cost {row['usd']:.4f} dollars on {row['day']}, {most:g} may be spent"
 
     def _scores(self) -> Iterator[str]:
