@@ -270,7 +270,7 @@ MAX_GROUP_WRITES = 256
 QUIET_TURNS = 3
 ENOUGH_WRITES = 32
 # With more than so many writes in a period, and so many in a commit, commits are at least so far apart: loop and
-# thread wake each other half as often, which saves a tenth of the CPU. A program that waits for its models writes less,
+# thread wake each other half as often, which saves some of the CPU. A program that waits for its models writes less,
 # and one that makes one write after the other has nothing to wait for.
 BUSY_WRITES = 100
 SHARED_WRITES = 4

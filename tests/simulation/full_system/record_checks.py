@@ -272,8 +272,10 @@ class RecordChecks:
                 continue
             planned = parse_timestamp(row["planned_at"])
             seen = read_rows(self.ledger, _PRICES, row)
-            prices = [_chances(one) for one in seen if _is_near(one["seen_at"], planned)]
-            distances = [_distance(_chances(row), one) for one in prices if one.keys() & _chances(row).keys()]
+            prices = [read_chances(one) for one in seen if _is_near(one["seen_at"], planned)]
+            distances = [
+                measure_distance(read_chances(row), one) for one in prices if one.keys() & read_chances(row).keys()
+            ]
             if row["side"] == "buy" and row["probability"] is not None:
                 paid = row["price"] if row["leg"] == "yes" else 1.0 - row["price"]
                 distances = [max(abs(_log_odds(row["probability"]) - _log_odds(paid)), min(distances, default=0.0))]
@@ -390,7 +392,7 @@ _MEANS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-def _chances(row: Row) -> Mapping[str, float]:
+def read_chances(row: Row) -> Mapping[str, float]:
     """Return what is said of each option, or of YES alone."""
     if row["probability"] is not None:
         return {"": row["probability"]}
@@ -398,7 +400,7 @@ def _chances(row: Row) -> Mapping[str, float]:
     return found
 
 
-def _distance(said: Mapping[str, float], price: Mapping[str, float]) -> float:
+def measure_distance(said: Mapping[str, float], price: Mapping[str, float]) -> float:
     """Return how far what is said is from a price: of the option where it is farthest."""
     return max(abs(_log_odds(said[name]) - _log_odds(price[name])) for name in said.keys() & price.keys())
 

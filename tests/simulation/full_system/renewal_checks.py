@@ -28,7 +28,7 @@ from tests.simulation.full_system.omission_checks import (
     JobPass,
     OmissionChecks,
 )
-from tests.simulation.full_system.record_checks import _chances, _distance
+from tests.simulation.full_system.record_checks import measure_distance, read_chances
 
 PRICE_MOVE = 0.5
 # The move on record is rounded.
@@ -302,5 +302,5 @@ def _ref_of(act: Fact) -> str:
 
 def _move(first: Any, other: Any) -> float:
     """Return how far a price is from another one, 0 where they have nothing in common."""
-    before, now = _chances(first), _chances(other)
-    return _distance(before, now) if before.keys() & now.keys() else 0.0
+    before, now = read_chances(first), read_chances(other)
+    return measure_distance(before, now) if before.keys() & now.keys() else 0.0

@@ -16,7 +16,7 @@ from tests.simulation.full_system.report_log import report_line
 from tests.simulation.full_system.simulate_command import run_simulate_command
 from tests.simulation.full_system.simulation import run_simulation
 
-# Seeds with two venues, and with one where orders are signed.
+# Seeds with two venues, with one where orders are signed, and with one whose positions are sold.
 MARKETS, SIGNED, CLOSED = 7, 19, 1
 
 
