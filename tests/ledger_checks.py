@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
@@ -14,8 +13,9 @@ from typing import Any
 from bot.core.ids import sha256_hex
 from bot.execution.paper.accounting import find_faults
 from bot.store.audit_log import verify_audit_chain
+from bot.store.compression import decompress_bytes
 from bot.store.database import open_reader
-from bot.store.evidence import bundle_contents, evidence_path, unpack_bundle
+from bot.store.evidence import bundle_contents, evidence_path
 from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS, run_full_check
 from bot.store.ledger import LEDGER_FILE
@@ -121,7 +121,7 @@ def _documents(ledger: Path) -> Iterator[tuple[str, bytes]]:
     with closing(open_reader(ledger)) as database:
         if database["document"].exists():
             for digest, packed in database.execute("select digest, packed from document"):
-                yield digest, zlib.decompress(packed)
+                yield digest, decompress_bytes(packed)
     if evidence_path(ledger).exists():
         yield from _evidence(evidence_path(ledger))
 
@@ -129,7 +129,7 @@ def _documents(ledger: Path) -> Iterator[tuple[str, bytes]]:
 def _evidence(path: Path) -> Iterator[tuple[str, bytes]]:
     with closing(open_reader(path)) as database:
         for codec, packed in database.execute("select codec, packed from bundle"):
-            yield from ((sha256_hex(content), content) for _, content in bundle_contents(codec, unpack_bundle(packed)))
+            yield from ((sha256_hex(content), content) for _, content in bundle_contents(codec, packed))
 
 
 def copy_databases(ledger: Path, target: Path) -> None:

@@ -230,7 +230,7 @@ class DiskReserve:
             return
         with translate_errors(self._path):
             try:
-                write_private_file(self._path, _incompressible_bytes(self._size))
+                write_private_file(self._path, _incompressible_blocks(self._size))
             except OSError:
                 self._path.unlink(missing_ok=True)
                 raise
@@ -241,11 +241,12 @@ class DiskReserve:
             self._path.unlink(missing_ok=True)
 
 
-def _incompressible_bytes(size: int) -> bytes:
+def _incompressible_blocks(size: int) -> Iterator[bytes]:
     # A compressing file system would store zeros in almost no space. It compresses one record at a time: 128 KiB in
     # Btrfs, and in ZFS unless recordsize is set. So the same megabyte again and again takes all the space that it says.
     block = hashlib.shake_128(b"ballast").digest(min(size, 1024 * 1024))
-    return (block * (size // len(block) + 1))[:size]
+    for start in range(0, size, len(block) or 1):
+        yield block[: size - start]
 
 
 LOCK_FILE = "lock"

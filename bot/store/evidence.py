@@ -11,9 +11,7 @@ between leaves evidence that nothing names.
 
 import asyncio
 import json
-import lzma
 import sqlite3
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -25,10 +23,10 @@ from bot.core.errors import NotFoundError, StoreError
 from bot.core.ids import sha256_hex
 from bot.core.light_dataclass import dataclass
 from bot.core.redaction import redact_known_secret_bytes
+from bot.store.compression import THOROUGH_LEVEL, compress_bytes, decompress_bytes
 from bot.store.connections import TransactionRunner
 from bot.store.documents import (
     MAX_INLINE_BYTES,
-    PLAIN_MARK,
     PackedDocument,
     StoredDocument,
     get_document,
@@ -41,9 +39,6 @@ NO_SCOPE = ""
 # Whether a bundle holds one document or many. The names are those of the first forms: the first bytes of a bundle say
 # whether and how it is compressed.
 ALONE, TOGETHER = "zlib", "lzma"
-_XZ_MAGIC = b"\xfd7zXZ\x00"
-# Up to here LZMA takes two to three times as long as zlib, and four times to read, for at most 6 % fewer bytes.
-_MAX_ZLIB_BYTES = 128 * 1024
 EVIDENCE_TABLES = (
     """create table bundle (
   id integer primary key autoincrement,
@@ -176,7 +171,7 @@ class EvidenceReader:
         media_type, size, bundle, place = row
         try:
             content = self._payload(bundle)[place : place + size]
-        except (zlib.error, lzma.LZMAError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             message = f"document {digest} is damaged ({error}); restore a backup"
             raise StoreError(message) from error
         if sha256_hex(content) != digest:
@@ -191,38 +186,26 @@ class EvidenceReader:
     def _payload(self, bundle: int) -> bytes:
         if self._bundle is None or self._bundle[0] != bundle:
             (packed,) = self._database.execute(_SELECT_BUNDLE, [bundle]).fetchone()
-            self._bundle = bundle, unpack_bundle(packed)
+            self._bundle = bundle, decompress_bytes(packed)
         return self._bundle[1]
-
-
-def unpack_bundle(packed: bytes) -> bytes:
-    """Return the payload of a bundle; raises ``zlib.error`` or ``lzma.LZMAError`` for a damaged one."""
-    if packed.startswith(PLAIN_MARK):
-        return packed[len(PLAIN_MARK) :]
-    return lzma.decompress(packed) if packed.startswith(_XZ_MAGIC) else zlib.decompress(packed)
 
 
 def pack_bundle(contents: Sequence[bytes]) -> tuple[bytes, list[int]]:
     """Compress contents together; return the bundle, and the place of each content in its payload.
 
-    The payload begins with a line of the sizes, as JSON. Takes about 0.01 s per MB, 0.02 above 128 kB.
+    The payload begins with a line of the sizes, as JSON. Takes about 0.01 s per MB.
     """
     head = f"{json.dumps([len(content) for content in contents])}\n".encode()
     places, place = [], len(head)
     for content in contents:
         places.append(place)
         place += len(content)
-    payload = b"".join([head, *contents])
-    if len(payload) <= _MAX_ZLIB_BYTES:
-        return zlib.compress(payload), places
-    # Preset 6 takes five times as long for a fifteenth less. A dictionary that is larger than the payload finds nothing
-    # more in it, and the tables for the usual one of 8 MB take longer to clear than a short payload to compress.
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 2, "dict_size": len(payload)}]
-    return lzma.compress(payload, filters=filters), places
+    return compress_bytes(b"".join([head, *contents]), level=THOROUGH_LEVEL), places
 
 
-def bundle_contents(codec: str, payload: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the place and the content of each document in the payload of a bundle."""
+def bundle_contents(codec: str, packed: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the place and the content of each document in a bundle; raises ValueError for a damaged one."""
+    payload = decompress_bytes(packed)
     if codec == ALONE:
         yield 0, payload
         return

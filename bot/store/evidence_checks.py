@@ -1,8 +1,6 @@
 """Checks of the evidence of a ledger: its file, the content of each document, and what the ledger says of it."""
 
 import json
-import lzma
-import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,7 +12,7 @@ from sqlite_utils import Database
 from bot.core.errors import FoxcastError
 from bot.core.ids import sha256_hex
 from bot.store.database import open_reader_with, translate_errors
-from bot.store.evidence import EvidenceReader, bundle_contents, evidence_path, unpack_bundle
+from bot.store.evidence import EvidenceReader, bundle_contents, evidence_path
 from bot.store.integrity_checks import (
     MAX_EXAMPLES,
     IntegrityProblem,
@@ -111,8 +109,8 @@ def find_damaged_bundles(database: Database) -> Iterator[str]:
     """Yield the bundles that cannot be read, or whose documents are not where the index says."""
     for bundle, codec, packed in database.execute(_SELECT_BUNDLES):
         try:
-            contents = list(bundle_contents(codec, unpack_bundle(packed)))
-        except (zlib.error, lzma.LZMAError, ValueError) as error:
+            contents = list(bundle_contents(codec, packed))
+        except ValueError as error:
             yield f"bundle {bundle}: {error}"
             continue
         for place, content in contents:

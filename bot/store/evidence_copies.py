@@ -4,8 +4,6 @@ Evidence never changes, so one copy that only grows is enough, and its cost does
 """
 
 import asyncio
-import lzma
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -30,7 +28,6 @@ from bot.store.evidence import (
     bundle_contents,
     evidence_path,
     pack_bundle,
-    unpack_bundle,
 )
 from bot.store.evidence_packing import removable_forecasts
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
@@ -186,7 +183,7 @@ def _put_back_scope(reader: Database, writer: Database, scope: str) -> None:
 def _put_back_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) -> None:
     """Add the documents of a bundle that are not there any more, as a bundle of their own."""
     number, scope, codec, packed = bundle
-    contents = [content for _, content in bundle_contents(codec, unpack_bundle(packed))]
+    contents = [content for _, content in bundle_contents(codec, packed)]
     documents = zip(_checked_documents(reader, number, codec, packed), contents, strict=True)
     missing = [pair for pair in documents if not writer.execute(_SELECT_DOCUMENT, [pair[0][0]]).fetchone()]
     if missing:
@@ -223,8 +220,8 @@ def _copy_rows(reader: Database, writer: Database, scope: str) -> None:
 
 def _checked_documents(reader: Database, number: int, codec: str, packed: bytes) -> Iterator[Sequence[Any]]:
     try:
-        contents = list(bundle_contents(codec, unpack_bundle(packed)))
-    except (zlib.error, lzma.LZMAError, ValueError) as error:
+        contents = list(bundle_contents(codec, packed))
+    except ValueError as error:
         message = f"bundle {number} of the evidence is damaged ({error}); look with: foxcast db check"
         raise StoreError(message) from error
     for place, content in contents:

@@ -3,8 +3,6 @@
 Compression and digests run outside the event loop and outside the writer thread; each write is of one forecast.
 """
 
-import lzma
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
@@ -18,6 +16,7 @@ from bot.core.concurrency import gather_all
 from bot.core.errors import StoreError
 from bot.core.ids import sha256_hex
 from bot.core.learning import LESSON_ACTION
+from bot.store.compression import decompress_bytes
 from bot.store.connections import TransactionRunner
 from bot.store.database import open_writer, translate_errors
 from bot.store.documents import PackedDocument, compress_document
@@ -30,7 +29,6 @@ from bot.store.evidence import (
     bundle_contents,
     pack_bundle,
     put_evidence,
-    unpack_bundle,
 )
 from bot.store.schema_views import IS_RESOLVED
 from bot.store.serialization import format_timestamp
@@ -82,8 +80,8 @@ def _unpacked_groups(rows: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[i
     size = 0
     for bundle, packed in rows:
         try:
-            content = unpack_bundle(packed)
-        except (zlib.error, lzma.LZMAError) as error:
+            content = decompress_bytes(packed)
+        except ValueError as error:
             message = f"bundle {bundle} of the evidence is damaged ({error}); look with: foxcast db check"
             raise StoreError(message) from error
         if group and size + len(content) > MAX_BUNDLE_BYTES:
@@ -169,8 +167,8 @@ def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[Packe
     digests, kept = [], []
     for _, _, codec, packed in database.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
         try:
-            contents = [content for _, content in bundle_contents(codec, unpack_bundle(packed))]
-        except (zlib.error, lzma.LZMAError, ValueError):
+            contents = [content for _, content in bundle_contents(codec, packed)]
+        except ValueError:
             continue  # damaged: nothing of it can be kept
         for content in contents:
             digest = sha256_hex(content)

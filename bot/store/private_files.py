@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -105,13 +105,13 @@ def read_private_json(path: Path, max_bytes: int = -1) -> dict[str, Any]:
     return found
 
 
-def write_private_file(path: Path, content: bytes, *, durable: bool = True) -> None:
+def write_private_file(path: Path, content: bytes | Iterable[bytes], *, durable: bool = True) -> None:
     """Create or replace the content of a private file, and wait for the disk if ``durable``.
 
-    Raises as ``open_private_file``.
+    A long content comes in blocks, so that it is never in memory as a whole. Raises as ``open_private_file``.
     """
     with os.fdopen(open_private_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-        file.write(content)
+        file.writelines([content] if isinstance(content, bytes) else content)
         file.flush()
         if durable:
             os.fsync(file.fileno())

@@ -3,11 +3,9 @@
 import asyncio
 import base64
 import json
-import lzma
 import sqlite3
 import stat
 import urllib.parse
-import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain
@@ -18,6 +16,7 @@ import pytest
 from bot.core.clock import SystemClock
 from bot.core.redaction import REDACTION_MARK
 from bot.simulator.fake_service import serve_service
+from bot.store.compression import FAST_LEVEL, compress_bytes, decompress_bytes
 from bot.testing.model_server import ScriptedModelServer
 from tests.acceptance.conftest import CommandResult, FoxcastInstallation, installed
 from tests.acceptance.echoing_servers import ENGINE, SecretEchoingManifold, echoes, secret_echoing_replies
@@ -105,12 +104,10 @@ def _cell_bytes(value: object) -> tuple[bytes, ...]:
 
 
 def _unpacked(value: bytes) -> bytes:
-    for unpack in (zlib.decompress, lzma.decompress):
-        try:
-            return unpack(value)
-        except (zlib.error, lzma.LZMAError):
-            continue
-    return b""
+    try:
+        return decompress_bytes(value)
+    except ValueError:
+        return b""
 
 
 def leaks(what: bytes, secrets: dict[str, str]) -> set[str]:
@@ -211,7 +208,9 @@ def leaks_in_export(folder: Path, secrets: dict[str, str]) -> set[str]:
 def test_the_look_finds_what_it_is_to_find(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as database:
         database.execute("create table document (packed blob)")
-        database.execute("insert into document values (?)", [zlib.compress(echoes(ENGINE_KEY).encode())])
+        database.execute(
+            "insert into document values (?)", [compress_bytes(echoes(ENGINE_KEY).encode(), level=FAST_LEVEL)]
+        )
         database.commit()
     assert {name for _, name in leaks_in(tmp_path, {"engine": ENGINE_KEY, "venue": VENUE_KEY})} == {"engine"}
     for secret in (VENUE_KEY, MODEL_KEY, ENGINE_KEY, HEADER_KEY):

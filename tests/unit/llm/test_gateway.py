@@ -32,7 +32,8 @@ from bot.core.language_models import (
 )
 from bot.llm.call_records import CALL_RECORD_SERIALIZER, load_prompt
 from bot.llm.gateway import open_gateway
-from bot.store.evidence import evidence_path, unpack_bundle
+from bot.store.compression import decompress_bytes
+from bot.store.evidence import evidence_path
 from bot.store.evidence_packing import remove_evidence
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
@@ -94,7 +95,7 @@ async def test_what_was_asked_can_be_read_word_for_word_with_plain_tools(rig: Ga
     restored = await load_prompt(record.asked, rig.ledger.documents)
     assert restored == Prompt(messages=prompt.messages, tools=prompt.tools, allowed=("look",))
     stored = "select digest, packed from evidence_document d join bundle b on b.id = d.bundle"
-    packed = {digest: unpack_bundle(blob) for digest, blob in rows(evidence_path(rig.path), stored)}
+    packed = {digest: decompress_bytes(blob) for digest, blob in rows(evidence_path(rig.path), stored)}
     assert [json.loads(packed[part]).get("text") for part in record.asked.messages] == ["Be brief.", None, "Clouds."]
     assert {hashlib.sha256(content).hexdigest() for content in packed.values()} == set(packed)
 
