@@ -35,6 +35,7 @@ from bot.core.venue_http import (
 )
 from bot.execution.outbox.write_loop import (
     AccountRefusal,
+    cancel_in_turn,
     find_batch_question,
     read_in_turn,
     report_changed_question,
@@ -66,6 +67,7 @@ __all__ = [
     "WriteClient",
     "WriteReceipt",
     "WriteVerdict",
+    "cancel_in_turn",
     "detail_suffix",
     "find_batch_question",
     "read_in_turn",

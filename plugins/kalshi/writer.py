@@ -46,6 +46,7 @@ from bot.api import (
     VenueWriterContext,
     WriteReceipt,
     WriteVerdict,
+    cancel_in_turn,
     detail_suffix,
     read_in_turn,
     refusal_verdict,
@@ -133,7 +134,8 @@ class KalshiWriter:
         async with self._write_lock:
             resting = {one.id: one.contract for one in (await self.account()).orders}
             targets = list(resting) if order_ids is None else list(order_ids)
-            confirmed = {name for name in targets if name in resting and await self._cancel(name, resting[name])}
+            listed = [name for name in targets if name in resting]
+            confirmed = await cancel_in_turn(listed, lambda name: self._cancel(name, resting[name]))
             left = await self._listed_after_cancelling(confirmed) if targets else set()
         return tuple(name for name in targets if name not in left)
 

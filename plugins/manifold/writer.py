@@ -45,6 +45,7 @@ from bot.api import (
     VenueWriterContext,
     WriteReceipt,
     WriteVerdict,
+    cancel_in_turn,
     find_batch_question,
     read_in_turn,
     report_changed_question,
@@ -193,8 +194,7 @@ class ManifoldWriter:
             targets = (
                 [bet.id for bet in await self._account_reader.open_orders()] if order_ids is None else list(order_ids)
             )
-            for order_id in targets:
-                await self._cancel(order_id)
+            await cancel_in_turn(targets, self._cancel)
             still_resting = {bet.id for bet in await self._account_reader.open_orders()}
         return tuple(order_id for order_id in targets if order_id not in still_resting)
 
@@ -311,14 +311,15 @@ class ManifoldWriter:
         why = dry_run_objection(bet, order)
         return f"dry run: {why}" if why else None
 
-    async def _cancel(self, order_id: str) -> None:
-        """Send a cancellation; the list of orders afterwards shows whether the order still rests."""
+    async def _cancel(self, order_id: str) -> bool:
+        """Send a cancellation; return whether the response confirms it, which only the list of orders shows."""
         reply = await self._post(f"bet/cancel/{quote(order_id, safe='')}", "{}", is_cancellation=True)
         verdict = write_verdict(reply)
         if verdict.responsible is ResponsibleParty.OPERATOR:
             raise AuthenticationError(verdict.detail)
         self._other_writes.append(f"cancel {order_id}: {reply.status}")
         log.info("cancelled", order=order_id, status=reply.status, detail=verdict.detail)
+        return verdict.state is IntentState.ACKED
 
     async def _post(self, path: str, body: str, *, is_cancellation: bool = False) -> HttpResponse:
         request = self._post_request(path, body, is_cancellation=is_cancellation)

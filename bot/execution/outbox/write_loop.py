@@ -1,7 +1,7 @@
-"""The loops of a writer whose venue takes one request at a time: seal, write and read back a batch, intent by intent.
+"""The loops of a writer whose venue takes one request at a time: seal, write, read back and cancel, one by one.
 
-A writer provides the step for one intent and these loops do the rest. Each request is written once, nothing is retried,
-and after a write without an answer the rest of the batch is not begun.
+A writer provides the step for one intent or order and these loops do the rest. Each request is written once, nothing is
+retried, and after a write without an answer the rest of the batch is not begun.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,6 +33,10 @@ BeginCheck = Callable[[Intent, SealedRequest, Mapping[str, WriteReceipt]], str]
 WriteStep = Callable[[Intent, SealedRequest], Awaitable[WriteReceipt]]
 # Reads back an intent by all requests that were made for it.
 ReadStep = Callable[[Intent, Sequence[SealedRequest]], Awaitable[WriteReceipt]]
+
+# Cancels an order; returns whether the response confirms it.
+CancelStep = Callable[[str], Awaitable[bool]]
+_MAX_UNANSWERED_CANCELLATIONS = 2
 
 
 async def seal_in_turn(batch: SubmissionBatch, seal: SealStep) -> Sequence[SealedRequest]:
@@ -92,6 +96,28 @@ async def read_in_turn(batch: SubmissionBatch, read: ReadStep) -> Sequence[Write
         except FoxcastError as error:
             receipts.append(write_receipt(intent, IntentState.UNKNOWN, f"cannot be read: {error}"))
     return tuple(receipts)
+
+
+async def cancel_in_turn(order_ids: Sequence[str], cancel: CancelStep) -> frozenset[str]:
+    """Cancel orders one after the other; return those of which the step says that the venue confirmed it.
+
+    A cancellation without an answer holds up no other one: the list of orders afterwards shows what it did. Raises the
+    error of the second in a row, since the venue is away then, and any other error of the step.
+    """
+    confirmed, unanswered = set(), 0
+    for order_id in order_ids:
+        try:
+            is_confirmed = await cancel(order_id)
+        except (ServiceUnavailableError, MalformedDataError) as error:
+            unanswered += 1
+            if unanswered == _MAX_UNANSWERED_CANCELLATIONS:
+                raise
+            log.warning("a cancellation has no answer", order=order_id, error=str(error))
+            continue
+        unanswered = 0
+        if is_confirmed:
+            confirmed.add(order_id)
+    return frozenset(confirmed)
 
 
 async def send_once(

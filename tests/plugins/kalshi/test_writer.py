@@ -220,6 +220,13 @@ async def test_an_order_of_the_account_without_an_id_is_malformed(live: WriterFi
         await live.writer().list_writes(live.kalshi.clock.now())
 
 
+async def test_an_order_whose_cancellation_has_no_answer_holds_up_no_other(live: WriterFixture) -> None:
+    first, second = (live.account.rest_order(A, "5.00", "0.40") for _ in range(2))
+    live.losses.append("request")
+    assert list(await live.writer().cancel([first, second])) == [second]
+    assert [one.id for one in (await live.writer().account()).orders] == [first]
+
+
 async def test_only_the_named_orders_are_cancelled_and_only_what_is_gone_counts(live: WriterFixture) -> None:
     first, second = (live.account.rest_order(A, "5.00", "0.40") for _ in range(2))
     assert list(await live.writer().cancel([second])) == [second]

@@ -349,6 +349,22 @@ async def test_an_order_that_could_not_be_cancelled_is_not_told_of(manifold: Man
     assert list(await writer.cancel(ids)) == []
 
 
+async def test_an_order_whose_cancellation_has_no_answer_holds_up_no_other(manifold: ManifoldFixture) -> None:
+    writer = manifold.writer()
+    for number in range(3):
+        market = manifold.world.add_market()
+        await seal_and_submit(
+            writer, await manifold.question(market), order_of(market, amount=100.0, limit="0.51"), f"i{number}"
+        )
+    first, *others = [order.id for order in (await writer.account()).orders]
+    dropped = FaultDetails(fault=RequestFault.DROPPED_BEFORE)
+    manifold.venue.faults.schedule(dropped, method="POST", path=f"/v0/bet/cancel/{first}")
+    manifold.clock.advance_without_waking(1)
+    assert list(await writer.cancel([first, *others])) == others
+    manifold.clock.advance_without_waking(1)
+    assert [order.id for order in (await writer.account()).orders] == [first]
+
+
 async def test_an_answer_that_was_paid_out_is_no_position_while_its_market_is_open(manifold: ManifoldFixture) -> None:
     market = manifold.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
     writer = manifold.writer()

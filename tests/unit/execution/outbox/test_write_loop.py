@@ -20,6 +20,7 @@ from bot.core.venue_http import (
 from bot.execution.gate.decision_context import build_intent
 from bot.execution.outbox.write_loop import (
     AccountRefusal,
+    cancel_in_turn,
     read_in_turn,
     report_changed_question,
     seal_in_turn,
@@ -129,6 +130,24 @@ async def test_what_cannot_be_read_is_unknown_but_for_a_refused_account() -> Non
     assert (second.state, second.reference) == (S.ACKED, "tag of b")
     with pytest.raises(AuthenticationError):
         await read_in_turn(batch(intent("c"), intent("b")), read)
+
+
+async def test_a_cancellation_without_an_answer_holds_up_no_other_until_two_in_a_row() -> None:
+    asked = []
+
+    async def cancel(order_id: str) -> bool:
+        asked.append(order_id)
+        if order_id.startswith("lost"):
+            raise DOWN
+        return order_id.startswith("gone")
+
+    orders = ["gone 1", "lost 1", "stays", "lost 2", "gone 2"]
+    assert await cancel_in_turn(orders, cancel) == {"gone 1", "gone 2"}
+    assert asked == orders
+    asked.clear()
+    with pytest.raises(ServiceUnavailableError):
+        await cancel_in_turn(["lost 1", "lost 2", "gone 1"], cancel)
+    assert asked == ["lost 1", "lost 2"]
 
 
 class FakeWire:
