@@ -77,6 +77,34 @@ async def test_a_renewed_token_is_tried_at_the_next_start(venue: FakeMetaculus, 
     assert len([path for path, _ in writes(venue) if path == FORECASTS]) == 1
 
 
+async def test_a_running_daemon_asks_again_once_a_person_resumes(venue: FakeMetaculus, tmp_path: Path) -> None:
+    bot = venue.world.add_user("foxbot", token="f" * 40)
+    venue.world.add_question("Will the lamp be lit?")
+    every_second = "\n[daemon]\ndiscover_every_s = 1\nforecast_every_s = 1\nsubmit_every_s = 1\nrequests_every_s = 1\n"
+    async with serve_service(venue) as served:
+        foxcast = create_installation(tmp_path, served.url, every_second)
+        assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
+        process = await foxcast.start_command("run")
+        try:
+            async with asyncio.timeout(100):
+                while "the credentials were refused" not in (await foxcast("status")).out:
+                    assert process.returncode is None
+                    await asyncio.sleep(0.5)
+                asked = len(venue.requests)
+                await asyncio.sleep(3)
+                assert len(venue.requests) == asked
+                bot.token = TOKEN
+                assert (await foxcast("resume", "metaculus")).code == 0
+                while not writes(venue):
+                    assert process.returncode is None
+                    await asyncio.sleep(0.2)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, err = await process.communicate()
+        assert process.returncode == 0, err
+    assert [path for path, _ in writes(venue)] == [FORECASTS]
+
+
 async def test_a_burst_of_lost_answers_stops_the_venue_until_they_are_read_back(
     venue: FakeMetaculus, tmp_path: Path
 ) -> None:

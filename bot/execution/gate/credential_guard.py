@@ -47,6 +47,7 @@ class CredentialGuard:
     clock: Clock
     refusal_reason: str = ""
     _refusals: list[datetime] = field(default_factory=list)
+    _is_halting: bool = False
 
     async def load_refusal(self) -> None:
         """At start: refused credentials are not used again; new ones lift the halt."""
@@ -76,7 +77,13 @@ class CredentialGuard:
             return
         why = f"the credentials were refused (status {refusal.status}{quote_reply(refusal.body, only_message=True)})"
         # Set before anything is awaited, so that no other request is sent meanwhile.
-        self.refusal_reason = why
+        self.refusal_reason, self._is_halting = why, True
+        try:
+            await self._halt(why, now)
+        finally:
+            self._is_halting = False
+
+    async def _halt(self, why: str, now: datetime) -> None:
         halt = SubmissionHalt(
             venue=self.venue,
             at=now,
@@ -91,9 +98,13 @@ class CredentialGuard:
         await self.ledger.events.add_event(ALERT_EVENT, f"{self.venue}: {halt}; {halt.remedy}", at=now)
 
     def clear_refusal(self) -> None:
-        """Allow requests to the venue again, because a person resumed it."""
-        self.refusal_reason = ""
-        self._refusals.clear()
+        """Allow requests to the venue again, because a person resumed it.
+
+        A halt that is still being written came after what the person had seen: it stays.
+        """
+        if not self._is_halting:
+            self.refusal_reason = ""
+            self._refusals.clear()
 
 
 def _refusal_message(halt: SubmissionHalt) -> str:

@@ -156,6 +156,19 @@ async def test_a_person_who_resumes_has_it_asked_again(ledger: Ledger) -> None:
     assert inner.asked == 2
 
 
+async def test_a_resume_while_the_halt_is_written_leaves_the_credentials_refused(ledger: Ledger) -> None:
+    one, inner = credentials(ledger, FakeClock()), FakeRefusingServer(401)
+    refused = asyncio.create_task(asked_in_vain(GuardedHttpClient(inner, one)))
+    while not one.refusal_reason:  # noqa: ASYNC110 - the refusal sets it between two turns of the event loop
+        await asyncio.sleep(0)
+    assert await standing(ledger) == []
+    one.clear_refusal()
+    await refused
+    assert len(await standing(ledger)) == 1
+    await asked_in_vain(GuardedHttpClient(inner, one))
+    assert inner.asked == 1
+
+
 async def test_two_refusals_exactly_the_window_apart_are_not_taken_together(ledger: Ledger) -> None:
     clock, inner = FakeClock(), FakeRefusingServer(401)
     one = credentials(ledger, clock, final=2)
