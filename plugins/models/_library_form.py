@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -95,7 +96,7 @@ def library_form(call: WireCall, library: ModuleType, settings: Mapping[str, Any
     """
     if call.model.partition("/")[0] not in FORM_VENDORS:
         return None
-    from litellm.utils import ProviderConfigManager, get_optional_params  # the library is late
+    from litellm.utils import ProviderConfigManager  # the library is late
 
     added = dict(settings)
     key, base, drops = added.pop("api_key"), added.pop("api_base"), added.pop("drop_params")
@@ -109,7 +110,9 @@ def library_form(call: WireCall, library: ModuleType, settings: Mapping[str, Any
     messages = [
         {name: value for name, value in message.items() if value is not None} for message in fields.pop("messages")
     ]
-    options = get_optional_params(model=name, custom_llm_provider=vendor, drop_params=drops, **fields, **added)
+    wanted = {"model": name, "custom_llm_provider": vendor, "drop_params": drops, **fields, **added}
+    # A copy: the classes change it.
+    options = json.loads(_vendor_options(json.dumps(wanted)))
     json_mode, extra, _ = (options.pop(name, None) for name in ("json_mode", "extra_body", "stream"))
     name = name.removeprefix(_CONVERSE)
     common = {"model": name, "messages": messages, "optional_params": options, "litellm_params": {}}
@@ -118,6 +121,17 @@ def library_form(call: WireCall, library: ModuleType, settings: Mapping[str, Any
     body = config.transform_request(headers=headers, **common) | (extra or {})
     given = {**common, "api_key": key, "json_mode": json_mode}
     return LibraryForm(url=url, headers=headers, body=body, config=config, given=given)
+
+
+@lru_cache(maxsize=128)
+def _vendor_options(wanted: str) -> str:
+    """Return the fields of a call, without its messages, in the vendor's form; both are JSON.
+
+    The calls of a question differ in their messages alone, and the library copies all tools to find the same again.
+    """
+    from litellm.utils import get_optional_params  # the library is late
+
+    return json.dumps(get_optional_params(**json.loads(wanted)))
 
 
 def _known_address(
