@@ -16,7 +16,14 @@ from bot.store.cost_totals import COST_TOTAL_TABLES
 from bot.store.market_totals import MARKET_TABLES, MARKET_TRIGGERS, fill_open_markets
 from bot.store.schema_questions import QUESTION_TABLES
 from bot.store.schema_views import TRIGGERS, VIEWS
-from bot.store.score_totals import SCORE_ROUND_TABLE, SCORE_TOTAL_TABLES, fill_score_rounds, fill_score_totals
+from bot.store.score_totals import (
+    SCORE_ROUND_TABLE,
+    SCORE_TOTAL_TABLES,
+    SUBMITTED_TABLES,
+    fill_score_rounds,
+    fill_score_totals,
+    fill_submitted_totals,
+)
 
 MIGRATIONS = Migrations("foxcast")
 _DOCUMENTS = (
@@ -536,3 +543,11 @@ def add_market_totals(database: Database) -> None:
     for statement in (*MARKET_TABLES, *MARKET_TRIGGERS):
         database.execute(statement)
     fill_open_markets(database)
+
+
+@MIGRATIONS(name="0006_submitted_totals")
+def add_submitted_totals(database: Database) -> None:
+    """Add sums of the scores of submitted forecasts, and fill them from the rows of a ledger that has some."""
+    for statement in SUBMITTED_TABLES:
+        database.execute(statement)
+    fill_submitted_totals(database)

@@ -181,6 +181,9 @@ def _found(full: LedgerFixture, rule: str, *faults: str) -> list[tuple[object, .
         ("cost_totals_are_right", "update cost_forecasts set forecasts = 2 where grouping = 'model'"),
         ("cost_totals_are_right", "update model_call set tokens_in = tokens_in + 1 where id = 'earlier'"),
         ("score_totals_are_right", "update score_bin set n = n + 1"),
+        ("score_totals_are_right", "update submitted_total set value = value + 0.01"),
+        ("score_totals_are_right", "update submitted_bin set n = n + 1"),
+        ("score_totals_are_right", "delete from submitted_round"),
         ("score_totals_are_right", "update score_round set outcome_with_crowd = outcome_with_crowd + 1"),
     ],
 )
