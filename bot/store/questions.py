@@ -70,11 +70,10 @@ where q.venue = :venue and exists (
 order by c.ref
 """
 # The questions whose prices matter: open and forecast at least once, soonest close first.
-_FORECAST_AND_OPEN = f"""
-select q.ref from question q
-where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
+_FORECAST_AND_OPEN = """
+select q.ref from question q indexed by question_unresolved
+where q.venue = :venue and (q.closes_at is null or q.closes_at > :now) and q.resolved = 0
   and exists (select 1 from forecast f where f.ref = q.ref and f.state = 'done')
-  and exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
 """
 _IS_CHOSEN = "(:venue is null or q.venue = :venue) and (:source is null or q.source = :source)"
@@ -87,10 +86,10 @@ from question q
 """
 # Each half is read in the order of its index until the limit.
 _SELECT_FILTERED = f"""
-select * from ({SELECT_QUESTION_ROWS} where q.closes_at is not null {{dated}} and {_IS_CHOSEN}
+select * from ({SELECT_QUESTION_ROWS} indexed by {{index}} where q.closes_at is not null {{dated}} and {_IS_CHOSEN}
                order by q.closes_at, q.ref limit :limit)
 union all
-select * from ({SELECT_QUESTION_ROWS} where q.closes_at is null {{undated}} and {_IS_CHOSEN}
+select * from ({SELECT_QUESTION_ROWS} indexed by {{index}} where q.closes_at is null {{undated}} and {_IS_CHOSEN}
                order by q.ref limit :limit)
 limit :limit
 """
@@ -109,18 +108,18 @@ class QuestionState(StrEnum):
     RESOLVED = "resolved"
 
 
-ALL_TARGETS_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"
 # True for an open question q.
-IS_OPEN_QUESTION = f"(q.closes_at is null or q.closes_at > :now) and not ({ALL_TARGETS_RESOLVED})"
-# The conditions for questions with and without a time of closing.
+IS_OPEN_QUESTION = "(q.closes_at is null or q.closes_at > :now) and q.resolved = 0"
+# The index that is read, and the conditions for questions with and without a time of closing.
 _IN_STATE = {
-    None: ("", ""),
-    QuestionState.OPEN: (
-        f"and q.closes_at > :now and not ({ALL_TARGETS_RESOLVED})",
-        f"and not ({ALL_TARGETS_RESOLVED})",
+    None: ("question_by_close", "", ""),
+    QuestionState.OPEN: ("question_unresolved", "and q.resolved = 0 and q.closes_at > :now", "and q.resolved = 0"),
+    QuestionState.CLOSED: (
+        "question_unresolved",
+        "and q.resolved = 0 and q.closes_at <= :now",
+        "and q.resolved = 0 and false",
     ),
-    QuestionState.CLOSED: (f"and q.closes_at <= :now and not ({ALL_TARGETS_RESOLVED})", "and false"),
-    QuestionState.RESOLVED: (f"and {ALL_TARGETS_RESOLVED}", f"and {ALL_TARGETS_RESOLVED}"),
+    QuestionState.RESOLVED: ("question_by_close", "and q.resolved = 1", "and q.resolved = 1"),
 }
 
 
@@ -324,8 +323,8 @@ def _question_not_found(database: Database, ref: QuestionRef) -> NotFoundError:
 
 
 def _list_questions(database: Database, chosen: QuestionFilter, now: datetime) -> list[QuestionRow]:
-    dated, undated = _IN_STATE[chosen.state]
-    sql = _SELECT_FILTERED.format(dated=dated, undated=undated)
+    index, dated, undated = _IN_STATE[chosen.state]
+    sql = _SELECT_FILTERED.format(index=index, dated=dated, undated=undated)
     values = {"venue": chosen.venue, "source": chosen.source, "limit": chosen.limit, "now": format_timestamp(now)}
     return [question_list_row(*row) for row in database.execute(sql, values)]
 

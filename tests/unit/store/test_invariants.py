@@ -54,6 +54,7 @@ FAULTS: Mapping[str, str] = {
     "tag_is_of_one_intent": "update attempt set tag = 'tag'",
     "fill_is_of_an_acknowledged_order": "update intent set state = 'refused' where action = 'order'",
     "order_costs_its_fills": "update intent set cost = 0",
+    "question_is_resolved_by_its_outcomes": "update question set resolved = 1",
     "order_is_resolved_with_its_question": (
         "update intent set question_resolved = 1 - question_resolved where action = 'order'"
     ),
