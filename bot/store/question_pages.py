@@ -15,13 +15,13 @@ from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Outcome
 from bot.core.predictions import BinaryPrediction, Prediction, QuestionShape
 from bot.core.questions import Question
+from bot.store.database import escape_like
 from bot.store.question_history import read_question_version
 from bot.store.questions import (
     IS_OPEN_QUESTION,
     SELECT_QUESTION_ROWS,
     QuestionRow,
     QuestionState,
-    escape_like,
     question_list_row,
 )
 from bot.store.serialization import OUTCOME, format_timestamp, parse_timestamp, to_json_list, unpack_prediction
