@@ -82,7 +82,7 @@ _UPDATE_STATE = "update intent set state = :state, detail = :detail, changed_at 
 _SCORED_OF_FORECAST = "select distinct ref from prediction where forecast = ? and scored_against is not null"
 _SCORED_OF_INTENT = """
 select distinct p.ref from intent i cross join prediction p on p.forecast = i.forecast
-where i.id = ? and (i.state in ('refused', 'superseded')) <> ? and p.scored_against is not null
+where i.id = ? and p.scored_against is not null
 """
 _INSERT_INTENT = """
 insert into intent (id, forecast, ref, venue, account, batch, action, mode, predictions, state, planned_at, changed_at,
@@ -152,15 +152,22 @@ def move_intent(database: Database, intent_id: str, state: IntentState, *, detai
     if state not in NEXT_INTENT_STATES[known]:
         message = f"intent {intent_id} cannot go from {known} to {state}"
         raise StoreError(message)
-    force_intent_state(database, intent_id, state, detail=detail, at=at)
+    _write_state(database, intent_id, (known, state), detail=detail, at=at)
 
 
 def force_intent_state(database: Database, intent_id: str, state: IntentState, *, detail: str, at: str) -> None:
     """Set any state: for a restored ledger, and where a person reports the outcome."""
-    values = {"id": intent_id, "state": state.value, "detail": sanitize_text(detail), "at": at}
-    is_over = state in {IntentState.REFUSED, IntentState.SUPERSEDED}
-    scored = [ref for (ref,) in database.execute(_SCORED_OF_INTENT, [intent_id, is_over])]
-    with kept_submitted_totals(database, scored):
+    _write_state(database, intent_id, (read_intent_state(database, intent_id), state), detail=detail, at=at)
+
+
+def _write_state(
+    database: Database, intent_id: str, states: tuple[IntentState, IntentState], *, detail: str, at: str
+) -> None:
+    """Write the second of the states over the first one, with the sums of scores of what stands."""
+    values = {"id": intent_id, "state": states[1].value, "detail": sanitize_text(detail), "at": at}
+    was_at_stake, is_at_stake = (state in AT_STAKE_STATES for state in states)
+    scored = [] if was_at_stake is is_at_stake else database.execute(_SCORED_OF_INTENT, [intent_id]).fetchall()
+    with kept_submitted_totals(database, [ref for (ref,) in scored]):
         database.execute(_UPDATE_STATE, values)
 
 

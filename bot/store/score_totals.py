@@ -111,8 +111,8 @@ _SUBMITTED_OF_REFS = """from json_each(:refs) chosen cross join intent i on i.re
   cross join prediction p on p.forecast = i.forecast"""
 _IS_SUBMITTED = f"(i.mode = 'paper') = :paper and i.{_STANDS}"
 _MODES_OF_REFS = f"""
-select distinct i.mode = 'paper' from json_each(:refs) chosen cross join intent i on i.ref = chosen.value
-where i.{_STANDS}
+select distinct i.mode = 'paper' {_SUBMITTED_OF_REFS}
+where i.{_STANDS} and p.scored_against is not null
 """
 _EVERY_OUTCOME = "from current_resolution r"
 _OUTCOMES_OF_REFS = "from json_each(:refs) chosen cross join current_resolution r on r.ref = chosen.value"
