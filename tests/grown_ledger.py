@@ -23,7 +23,7 @@ from bot.store.documents import compress_document
 from bot.store.evidence import evidence_path
 from bot.store.ledger import open_ledger
 from bot.store.migrations import apply_migrations
-from bot.store.score_totals import fill_score_rounds, fill_score_totals
+from bot.store.score_totals import fill_score_rounds, fill_score_totals, fill_submitted_totals
 from bot.store.serialization import STEP, TRIAL
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -216,6 +216,7 @@ def grow_ledger(path: Path, questions: int) -> GrownLedger:
                 filled = Database(database, recursive_triggers=False, execute_plugins=False)
                 fill_score_totals(filled)
                 fill_score_rounds(filled)
+                fill_submitted_totals(filled)
             database.execute("pragma wal_checkpoint(truncate)")
     asyncio.run(_sum_up(path))
     return grown

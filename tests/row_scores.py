@@ -12,8 +12,8 @@ from bot.core.outcomes import CROWD_RULE_PREFIX
 from bot.core.questions import NO_ROUND, QuestionRef
 from bot.evaluation.score_rows import RuleScoreRow
 from bot.store.ledger import Ledger
-from bot.store.score_totals import WAS_BEFORE_SPOT_TIME
-from bot.store.scores import WAS_SUBMITTED, ScoreFilter, score_filter_values
+from bot.store.score_totals import WAS_BEFORE_SPOT_TIME, WAS_SUBMITTED
+from bot.store.scores import ScoreFilter, score_filter_values
 from bot.store.serialization import parse_timestamp
 
 _SHAPE_KINDS = {"chosen": "choice", "landed": "curve"}

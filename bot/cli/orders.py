@@ -273,7 +273,7 @@ app = typer.Typer(add_completion=False, invoke_without_command=True)
 ORDER_HELP = "An order as foxcast orders lists it, or a unique prefix of its id."
 
 
-# Ids are searched among this many newest orders.
+# Ids are searched, and orders sorted, among this many newest ones.
 MAX_ORDERS_SEARCHED = 10_000
 
 
@@ -298,16 +298,22 @@ def orders(ctx: typer.Context, options: OrdersOptions) -> None:
         return
     now = SystemClock().now()
     limit = None if options.show_all else options.limit
-    reads = None if options.needs_all else limit
-    asked = OrderFilter(now=now, venue=options.venue, open=options.is_open, limit=reads, paper=options.on_paper)
-    found, count = _load_orders_and_count(load_command_config(ctx), asked)
-    if options.needs_all:
-        fitting = options.arrange(found, lambda one: order_to_json(one, now))
-        found, count = fitting[:limit], len(fitting)
-    if left_out := count - len(found):
-        # On stderr, so that JSON on stdout stays valid.
-        which = "the last" if options.needs_all else "the oldest"
-        sys.stderr.write(f"{which} {left_out} of {count} orders are not shown; see: foxcast orders --all\n")
+    reads = limit if options.sort is None or options.show_all else MAX_ORDERS_SEARCHED
+    asked = OrderFilter(
+        now=now, venue=options.venue, open=options.is_open, limit=reads, paper=options.on_paper, text=options.search
+    )
+    read, count = _load_orders_and_count(load_command_config(ctx), asked)
+    found = options.arrange(read, lambda one: order_to_json(one, now))[:limit]
+    # On stderr, so that JSON on stdout stays valid.
+    if count > len(read) and options.sort is not None:
+        sys.stderr.write(f"only the newest {len(read)} orders are sorted; see: foxcast orders --all\n")
+    elif count > len(found) and options.search is not None:
+        sys.stderr.write("more orders fit; see: foxcast orders --all\n")
+    elif count > len(found):
+        which = "oldest" if options.sort is None else "last"
+        sys.stderr.write(
+            f"the {which} {count - len(found)} of {count} orders are not shown; see: foxcast orders --all\n"
+        )
     if options.as_json or options.as_csv:
         paper_reports = _load_paper_reports(load_command_config(ctx), found)
         rows = [order_to_json(one, now, paper_reports.get(one.row.intent.id)) for one in found]

@@ -1,5 +1,6 @@
 """`foxcast questions`: the questions in the ledger, soonest close first."""
 
+import sys
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -70,11 +71,14 @@ async def list_questions(records: ReadOnlyState, options: QuestionsOptions, now:
     """Return the chosen questions with their forecasts; raises NotFoundError for an unknown venue."""
     await require_known_venue(records, options.venue)
     ledger = records.ledger
-    limit = MAX_QUESTIONS if options.needs_all else options.limit
-    chosen = QuestionFilter(venue=options.venue, source=options.source, state=options.state, limit=limit)
+    limit = options.limit if options.sort is None else MAX_QUESTIONS
+    chosen = QuestionFilter(
+        venue=options.venue, source=options.source, state=options.state, text=options.search, limit=limit
+    )
     rows = await ledger.questions.rows(chosen, now=now)
-    if options.needs_all:
-        rows = options.arrange(rows, lambda row: _row_to_json(row, now))[: options.limit]
+    if options.sort is not None and len(rows) == MAX_QUESTIONS:
+        sys.stderr.write(f"only the {MAX_QUESTIONS} questions that close first are sorted; choose some with --search\n")
+    rows = options.arrange(rows, lambda row: _row_to_json(row, now))[: options.limit]
     found = []
     for row in rows:
         primary = await _primary_forecaster(records, row)

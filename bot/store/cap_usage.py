@@ -16,7 +16,6 @@ from bot.core.light_dataclass import dataclass
 from bot.core.orders import Account
 from bot.core.permissions import CapUsage, ExposureGroups
 from bot.core.questions import QuestionRef
-from bot.store.schema_views import IS_RESOLVED
 from bot.store.serialization import JsonSerializer, format_timestamp, parse_timestamp
 
 ONE_HOUR = timedelta(hours=1)
@@ -34,15 +33,15 @@ select total(cost) filter (where ref = :ref), total(cost) filter (where event = 
 from stake
 """
 # The fees of comments on unresolved questions; no sale returns them.
-_COMMENT_FEES = f"""
+_COMMENT_FEES = """
 select total(cost) filter (where ref = :ref), total(cost) filter (where event = :event and :event <> ''),
        total(cost) filter (where creator = :creator and :creator <> ''),
        total(cost) filter (where category = :category and :category <> ''), total(cost)
 from intent i
 where venue = :venue and account = :account and (mode = 'paper') = :paper
   and state not in ('refused', 'superseded') and action = 'comment' and cost > 0
-  and not ({IS_RESOLVED.format(ref="i.ref")})
-"""  # noqa: S608 - made of constants
+  and exists (select 1 from question q where q.ref = i.ref and q.resolved = 0)
+"""
 # All trades, in order, in the unresolved questions with a sale.
 _TRADES_OF_SOLD = """
 with sold as materialized (

@@ -143,6 +143,26 @@ def open_reader_with(path: Path, attached: Path) -> Database:
     return database
 
 
+def escape_like(text: str) -> str:
+    r"""Return the text as a pattern of ``like ... escape '\\'`` that matches only itself."""
+    return "".join(f"\\{character}" if character in "\\%_" else character for character in text)
+
+
+def text_condition(database: Database, columns: Sequence[str], text: str) -> str:
+    """Return the condition that one of the columns contains the text in any case, whose value is ``text_pattern``."""
+    if text.isascii():
+        return " or ".join(f"{column} like :text escape '\\'" for column in columns)
+    # SQLite knows the case of ASCII alone.
+    database.conn.create_function("folded", 1, str.casefold, deterministic=True)
+    together = " || char(10) || ".join(f"coalesce({column}, '')" for column in columns)
+    return f"folded({together}) like :text escape '\\'"
+
+
+def text_pattern(text: str) -> str:
+    """Return the value of ``text_condition``."""
+    return f"%{escape_like(text.casefold())}%"
+
+
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and the file system about ``path`` into a StoreError that says what to do.

@@ -30,7 +30,6 @@ from bot.store.evidence import (
     pack_bundle,
     put_evidence,
 )
-from bot.store.schema_views import IS_RESOLVED
 from bot.store.serialization import format_timestamp
 
 # A bundle is decompressed as a whole, so it must not be too large.
@@ -108,13 +107,13 @@ def _bundle_writer(scope: str, packed: bytes, moves: Sequence[tuple[int, str, in
 
 
 # A question is long resolved if it has all its outcomes and none was read since.
-_REMOVABLE = f"""
+_REMOVABLE = """
 select f.id from forecast f indexed by forecast_with_evidence
 where f.state <> 'running' and f.evidence_removed_at is null and f.ended_at < :before
-  and ({IS_RESOLVED.format(ref="f.ref")})
+  and exists (select 1 from question q where q.ref = f.ref and q.resolved = 1)
   and not exists (select 1 from resolution r where r.ref = f.ref and r.seen_at >= :before)
 order by f.ended_at limit :limit
-"""  # noqa: S608 - made of constants
+"""
 _IS_SHARED = "select media_type, shared from evidence_document where digest = ?"
 _LESSONS = "select body from step where forecast = ? and action = ?"
 _EVIDENCE_REMOVALS = (

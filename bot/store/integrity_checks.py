@@ -247,6 +247,11 @@ group by i.id having i.cost + 1e-6 < -sum(f.cash)
         meaning="an order whose fills cost more than its recorded cost",
     ),
     LedgerInvariant(
+        name="question_is_resolved_by_its_outcomes",
+        sql=f"select ref, resolved from question where resolved <> ({IS_RESOLVED.format(ref='question.ref')})",  # noqa: S608 - made of constants
+        meaning="a question whose mark as resolved does not match its outcomes",
+    ),
+    LedgerInvariant(
         name="order_is_resolved_with_its_question",
         sql=f"""
 select i.id, i.question_resolved from intent i

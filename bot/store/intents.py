@@ -16,6 +16,7 @@ from bot.core.orders import Order
 from bot.core.permissions import ExposureGroups
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState, SendDecision
+from bot.store.score_totals import kept_submitted_totals
 from bot.store.serialization import PREDICTIONS, JsonSerializer, parse_timestamp, sanitize_text, to_json_list
 
 ORDER_SERIALIZER: JsonSerializer[Order] = JsonSerializer("order", Order)
@@ -77,6 +78,12 @@ where ref = ? and account = ? and id <> ? and (action = 'comment') = ?
 """
 _INTENT_STATE = "select state from intent where id = ?"
 _UPDATE_STATE = "update intent set state = :state, detail = :detail, changed_at = :at where id = :id"
+# The question whose sums of scores change when an intent begins to count, or no longer does: few are scored by then.
+_SCORED_OF_FORECAST = "select distinct ref from prediction where forecast = ? and scored_against is not null"
+_SCORED_OF_INTENT = """
+select distinct p.ref from intent i cross join prediction p on p.forecast = i.forecast
+where i.id = ? and p.scored_against is not null
+"""
 _INSERT_INTENT = """
 insert into intent (id, forecast, ref, venue, account, batch, action, mode, predictions, state, planned_at, changed_at,
                     order_body, text, currency, cost, event, creator, category)
@@ -126,7 +133,8 @@ def plan_intent(database: Database, send: SendDecision, at: str) -> Intent:
         "creator": sanitize_text(intent.exposure.creator),
         "category": sanitize_text(intent.exposure.category),
     }
-    database.execute(_INSERT_INTENT, values)
+    with kept_submitted_totals(database, [ref for (ref,) in database.execute(_SCORED_OF_FORECAST, [intent.forecast])]):
+        database.execute(_INSERT_INTENT, values)
     return intent
 
 
@@ -144,12 +152,23 @@ def move_intent(database: Database, intent_id: str, state: IntentState, *, detai
     if state not in NEXT_INTENT_STATES[known]:
         message = f"intent {intent_id} cannot go from {known} to {state}"
         raise StoreError(message)
-    force_intent_state(database, intent_id, state, detail=detail, at=at)
+    _write_state(database, intent_id, (known, state), detail=detail, at=at)
 
 
 def force_intent_state(database: Database, intent_id: str, state: IntentState, *, detail: str, at: str) -> None:
     """Set any state: for a restored ledger, and where a person reports the outcome."""
-    database.execute(_UPDATE_STATE, {"id": intent_id, "state": state.value, "detail": sanitize_text(detail), "at": at})
+    _write_state(database, intent_id, (read_intent_state(database, intent_id), state), detail=detail, at=at)
+
+
+def _write_state(
+    database: Database, intent_id: str, states: tuple[IntentState, IntentState], *, detail: str, at: str
+) -> None:
+    """Write the second of the states over the first one, with the sums of scores of what stands."""
+    values = {"id": intent_id, "state": states[1].value, "detail": sanitize_text(detail), "at": at}
+    was_at_stake, is_at_stake = (state in AT_STAKE_STATES for state in states)
+    scored = [] if was_at_stake is is_at_stake else database.execute(_SCORED_OF_INTENT, [intent_id]).fetchall()
+    with kept_submitted_totals(database, [ref for (ref,) in scored]):
+        database.execute(_UPDATE_STATE, values)
 
 
 def supersede_intent(database: Database, intent_id: str, state: IntentState, *, detail: str, at: str) -> None:

@@ -13,6 +13,7 @@ from bot.core.light_dataclass import dataclass
 from bot.core.predictions import Prediction, prediction_mismatch
 from bot.core.questions import CrowdForecast, Question, QuestionRef
 from bot.store.connections import LedgerReaders
+from bot.store.database import escape_like
 from bot.store.serialization import (
     QUESTION,
     JsonSerializer,
@@ -309,7 +310,7 @@ class QuestionHistoryReader:
         self, ref: QuestionRef, words: Sequence[str], *, before: datetime, limit: int
     ) -> list[KnownQuestion]:
         """Return other open questions with any of the words in their title, those with most words first."""
-        patterns = [f"%{_escape_like(word)}%" for word in words]
+        patterns = [f"%{escape_like(word)}%" for word in words]
         values = {"ref": str(ref), "before": format_timestamp(before), "words": to_json_list(patterns), "limit": limit}
         return await self.readers.run(
             lambda database: [_known_question(*row) for row in database.execute(_KNOWN_QUESTIONS, values)]
@@ -345,10 +346,6 @@ def _clairvoyant_forecasts(database: Database, ref: str) -> frozenset[str]:
     rows = database.execute(_FORECAST_SETUPS, [ref]).fetchall()
     clairvoyant = clairvoyant_setups(database, (setup for _, setup in rows))
     return frozenset(forecast for forecast, setup in rows if setup in clairvoyant)
-
-
-def _escape_like(word: str) -> str:
-    return "".join(f"\\{character}" if character in "\\%_" else character for character in word)
 
 
 def _known_question(*columns: Any) -> KnownQuestion:  # noqa: ANN401 - a database row

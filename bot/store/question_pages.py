@@ -15,13 +15,13 @@ from bot.core.light_dataclass import dataclass
 from bot.core.outcomes import Outcome
 from bot.core.predictions import BinaryPrediction, Prediction, QuestionShape
 from bot.core.questions import Question
+from bot.store.database import escape_like
 from bot.store.question_history import read_question_version
 from bot.store.questions import (
-    ALL_TARGETS_RESOLVED,
+    IS_OPEN_QUESTION,
     SELECT_QUESTION_ROWS,
     QuestionRow,
     QuestionState,
-    escape_like,
     question_list_row,
 )
 from bot.store.serialization import OUTCOME, format_timestamp, parse_timestamp, to_json_list, unpack_prediction
@@ -45,11 +45,11 @@ class QuestionSort(StrEnum):
 
 _STATES: Mapping[QuestionState | None, str] = {
     None: "true",
-    QuestionState.OPEN: f"(q.closes_at is null or q.closes_at > :now) and not ({ALL_TARGETS_RESOLVED})",
-    QuestionState.CLOSED: f"q.closes_at <= :now and not ({ALL_TARGETS_RESOLVED})",
-    QuestionState.RESOLVED: ALL_TARGETS_RESOLVED,
+    QuestionState.OPEN: IS_OPEN_QUESTION,
+    QuestionState.CLOSED: "q.closes_at <= :now and q.resolved = 0",
+    QuestionState.RESOLVED: "q.resolved = 1",
 }
-_COLUMNS = "q.ref, q.version, q.venue, q.title, q.closes_at"
+_COLUMNS = "q.ref, q.resolved, q.venue, q.title, q.closes_at"
 _DATED = f"select q.closes_at as place, q.ref as key, {_COLUMNS} from question q indexed by question_by_close"  # noqa: S608 - constants
 _SCANS: Mapping[str, str] = {
     QuestionSort.CLOSES: f"{_DATED} where (q.closes_at, q.ref) > (:place, :key) order by q.closes_at, q.ref",

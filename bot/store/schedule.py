@@ -15,7 +15,6 @@ from bot.core.light_dataclass import dataclass
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
 from bot.store.event_log import add_event
-from bot.store.schema_views import IS_RESOLVED
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 _CROWDED_AT = 2_000
@@ -105,7 +104,7 @@ where ref = :ref and forecaster = :forecaster and forecast_only = 1
 # The policy does not move entries that were postponed, requested or changed, and gives a resolved question no due time.
 # From what is planned and open, never from the forecasts, which are many.
 _IS_MOVABLE = "s.owner is null and s.not_before is null and s.forecast_only = 0"
-_IS_WITHOUT_DUE = f"s.due_at is null and (q.as_of is not null or not ({IS_RESOLVED.format(ref='s.ref')}))"
+_IS_WITHOUT_DUE = "s.due_at is null and (q.as_of is not null or q.resolved = 0)"
 _SCHEDULED_COLUMNS = "select s.ref, s.forecaster, s.due_at, f.made_at, q.closes_at, q.as_of"
 _ITS_FORECAST = "cross join latest_forecast f on f.ref = s.ref and f.forecaster = s.forecaster"
 _SELECT_SCHEDULED = f"""
@@ -124,13 +123,13 @@ where ref = :ref and forecaster = :forecaster and owner is null and due_at is :b
 """
 # An answer that stands is not renewed for a window that has closed, or for a question that has resolved before that:
 # nothing would be submitted or scored. What was postponed has the reason of that, whatever it was planned for.
-_END_RENEWALS = f"""
+_END_RENEWALS = """
 update schedule indexed by schedule_by_due set due_at = null
 where owner is null and due_at <= :now and answered_at is not null and forecast_only = 0
   and (not_before is not null or exists (select 1 from json_each(:reasons) r where schedule.why like r.value))
   and exists (select 1 from question q where q.ref = schedule.ref
-              and (q.closes_at <= :now or q.as_of is null and {IS_RESOLVED.format(ref="schedule.ref")}))
-"""  # noqa: S608 - constants
+              and (q.closes_at <= :now or q.as_of is null and q.resolved = 1))
+"""
 _FREE_LEASES = """
 update schedule set owner = null, leased_until = null
 where owner is not null and (:owner is null or owner <> :owner or leased_until <= :now)

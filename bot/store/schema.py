@@ -15,8 +15,15 @@ from sqlite_utils.migrations import Migrations
 from bot.store.cost_totals import COST_TOTAL_TABLES
 from bot.store.market_totals import MARKET_TABLES, MARKET_TRIGGERS, fill_open_markets
 from bot.store.schema_questions import QUESTION_TABLES
-from bot.store.schema_views import TRIGGERS, VIEWS
-from bot.store.score_totals import SCORE_ROUND_TABLE, SCORE_TOTAL_TABLES, fill_score_rounds, fill_score_totals
+from bot.store.schema_views import IS_RESOLVED, REPLACED_TRIGGERS, RESOLVED_TRIGGERS, TRIGGERS, VIEWS
+from bot.store.score_totals import (
+    SCORE_ROUND_TABLE,
+    SCORE_TOTAL_TABLES,
+    SUBMITTED_TABLES,
+    fill_score_rounds,
+    fill_score_totals,
+    fill_submitted_totals,
+)
 
 MIGRATIONS = Migrations("foxcast")
 _DOCUMENTS = (
@@ -536,3 +543,23 @@ def add_market_totals(database: Database) -> None:
     for statement in (*MARKET_TABLES, *MARKET_TRIGGERS):
         database.execute(statement)
     fill_open_markets(database)
+
+
+@MIGRATIONS(name="0006_submitted_totals")
+def add_submitted_totals(database: Database) -> None:
+    """Add sums of the scores of submitted forecasts, and fill them from the rows of a ledger that has some."""
+    for statement in SUBMITTED_TABLES:
+        database.execute(statement)
+    fill_submitted_totals(database)
+
+
+@MIGRATIONS(name="0007_resolved_questions")
+def add_resolved_questions(database: Database) -> None:
+    """Add to each question whether it is resolved, which its orders now take from there, and an index of the others."""
+    database.execute("alter table question add column resolved integer not null default 0 check (resolved in (0, 1))")
+    database.execute(f"update question set resolved = 1 where {IS_RESOLVED.format(ref='question.ref')}")  # noqa: S608 - constants
+    database.execute("create index question_unresolved on question (closes_at, ref) where resolved = 0")
+    for name in REPLACED_TRIGGERS:
+        database.execute(f"drop trigger {name}")
+    for statement in RESOLVED_TRIGGERS:
+        database.execute(statement)

@@ -98,3 +98,29 @@ TRIGGERS: tuple[str, ...] = (
         for name, event in {"audit_is_not_changed": "update", "audit_is_not_shortened": "delete"}.items()
     ),
 )
+# Each question has a column that says whether it is resolved, and so has each order: few of many are open.
+_SET_RESOLVED = f"update question set resolved = ({IS_RESOLVED.format(ref='new.ref')}) where ref = new.ref"  # noqa: S608 - constants
+_HAS_RESOLUTION = "exists (select 1 from resolution where ref = new.ref)"
+RESOLVED_TRIGGERS: tuple[str, ...] = (
+    f"create trigger question_resolved_by_outcome after insert on resolution begin {_SET_RESOLVED}; end",
+    f"""create trigger question_resolved_by_target after insert on target when {_HAS_RESOLUTION}
+begin {_SET_RESOLVED}; end""",
+    f"""create trigger question_resolved_by_version after update of version on question
+when new.version <> old.version and {_HAS_RESOLUTION} begin {_SET_RESOLVED}; end""",
+    """create trigger intent_resolved_with_question after update of resolved on question
+when new.resolved <> old.resolved
+begin
+  update intent set question_resolved = new.resolved where ref = new.ref and action = 'order';
+end""",
+    """create trigger intent_resolved_when_planned after insert on intent
+when new.action = 'order' and exists (select 1 from question where ref = new.ref and resolved = 1)
+begin
+  update intent set question_resolved = 1 where seq = new.seq;
+end""",
+)
+REPLACED_TRIGGERS = (
+    "intent_resolved_by_outcome",
+    "intent_resolved_when_planned",
+    "intent_resolved_by_target",
+    "intent_resolved_by_version",
+)

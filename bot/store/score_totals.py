@@ -88,8 +88,32 @@ SCORE_ROUND_TABLE = """create table score_round (
   primary key (forecaster, rule, venue, source, family, round)
 ) strict, without rowid
 """
+
+
+def _submitted_table(table: str) -> str:
+    """Return the same table for forecasts submitted on paper or for real."""
+    named = table.replace("create table score_", "create table submitted_")
+    with_mode = named.replace("(\n", "(\n  paper integer not null check (paper in (0, 1)),\n", 1)
+    return with_mode.replace("primary key (", "primary key (paper, ")
+
+
+SUBMITTED_TABLES = tuple(map(_submitted_table, (*SCORE_TOTAL_TABLES[:2], SCORE_ROUND_TABLE)))
+# Submitted on paper or for real; a forecast that was not submitted is neither.
+_STANDS = "state not in ('refused', 'superseded')"
+WAS_SUBMITTED = f"""(:paper is null or exists (
+      select 1 from intent i where i.ref = f.ref and i.forecast = f.id and (i.mode = 'paper') = :paper
+        and i.{_STANDS}))"""
 _EVERY_PREDICTION = "from prediction p"
 _PREDICTIONS_OF_REFS = "from json_each(:refs) chosen cross join prediction p on p.ref = chosen.value"
+# Several intents of one forecast count once: the newest of equal rows is chosen below.
+_EVERY_SUBMITTED = "from intent i cross join prediction p on p.forecast = i.forecast"
+_SUBMITTED_OF_REFS = """from json_each(:refs) chosen cross join intent i on i.ref = chosen.value
+  cross join prediction p on p.forecast = i.forecast"""
+_IS_SUBMITTED = f"(i.mode = 'paper') = :paper and i.{_STANDS}"
+_MODES_OF_REFS = f"""
+select distinct i.mode = 'paper' {_SUBMITTED_OF_REFS}
+where i.{_STANDS} and p.scored_against is not null
+"""
 _EVERY_OUTCOME = "from current_resolution r"
 _OUTCOMES_OF_REFS = "from json_each(:refs) chosen cross join current_resolution r on r.ref = chosen.value"
 # The columns of a row of ``max`` are those of the newest revision.
@@ -136,7 +160,7 @@ left join score_cluster c on c.name = s.cluster
 group by 1, 2, 3, 4, 5, 6, 7
 """
 _ADD_SUMS = """
-insert into score_total {sums}
+insert into score_total {selected}
 on conflict do update set n = n + excluded.n, outcome = outcome + excluded.outcome, value = value + excluded.value,
   crowd_n = crowd_n + excluded.crowd_n, value_with_crowd = value_with_crowd + excluded.value_with_crowd,
   crowd = crowd + excluded.crowd
@@ -177,12 +201,12 @@ where s.forecaster <> :other
 group by 1, 2
 """
 _ADD_BINS = """
-insert into score_bin {bins}
+insert into score_bin {selected}
 on conflict do update set n = n + excluded.n, probability = probability + excluded.probability,
   outcome = outcome + excluded.outcome
 """
 _ADD_ROUNDS = """
-insert into score_round {rounds}
+insert into score_round {selected}
 on conflict do update set n = n + excluded.n, outcome = outcome + excluded.outcome, value = value + excluded.value,
   outcome_with_crowd = outcome_with_crowd + excluded.outcome_with_crowd
 """
@@ -226,8 +250,8 @@ def _fill_statements(predictions: str, outcomes: str) -> tuple[str, ...]:
     counted = counted_query(predictions)
     return (
         _ADD_CLUSTERS.format(counted=counted),
-        _ADD_SUMS.format(sums=SELECT_SUMS.format(counted=counted)),
-        _ADD_BINS.format(bins=SELECT_BINS.format(counted=counted)),
+        _ADD_SUMS.format(selected=SELECT_SUMS.format(counted=counted)),
+        _ADD_BINS.format(selected=SELECT_BINS.format(counted=counted)),
         f"insert into unscored {_UNSCORED.format(outcomes=outcomes)}",
     )
 
@@ -235,35 +259,61 @@ def _fill_statements(predictions: str, outcomes: str) -> tuple[str, ...]:
 _ADD_CLUSTERS_OF_REFS, _ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS, _ADD_UNSCORED_OF_REFS = _fill_statements(
     _PREDICTIONS_OF_REFS, _OUTCOMES_OF_REFS
 )
-_ADD_ROUNDS_OF_REFS = _ADD_ROUNDS.format(rounds=SELECT_ROUNDS.format(counted=counted_query(_PREDICTIONS_OF_REFS)))
+_ADD_ROUNDS_OF_REFS = _ADD_ROUNDS.format(selected=SELECT_ROUNDS.format(counted=counted_query(_PREDICTIONS_OF_REFS)))
 _DELETE_UNSCORED_OF_REFS = "delete from unscored where ref in (select value from json_each(:refs))"
 # Part of a migration, and so of its checksum: a change of them needs a new migration that fills the tables anew.
 _FILL_TABLES = _fill_statements(_EVERY_PREDICTION, _EVERY_OUTCOME)
 _ALL_COUNTED = counted_query()
 # The same for the rounds, which a later migration added.
-_FILL_ROUNDS = _ADD_ROUNDS.format(rounds=SELECT_ROUNDS.format(counted=_ALL_COUNTED))
-# No row in a correct ledger; floating-point sums that grow and shrink again are equal to rounding.
-WRONG_SCORE_TOTALS = f"""
+_FILL_ROUNDS = _ADD_ROUNDS.format(selected=SELECT_ROUNDS.format(counted=_ALL_COUNTED))
+
+
+def _submitted_statements(predictions: str) -> tuple[str, ...]:
+    """Return the statements that add clusters, sums, bins and rounds of what was submitted on paper or for real."""
+    counted, added = counted_query(predictions, _IS_SUBMITTED), []
+    for add, select in ((_ADD_SUMS, SELECT_SUMS), (_ADD_BINS, SELECT_BINS), (_ADD_ROUNDS, SELECT_ROUNDS)):
+        selected = f"select :paper, * from ({select.format(counted=counted)}) where true"
+        added.append(add.replace("into score_", "into submitted_").format(selected=selected))
+    return _ADD_CLUSTERS.format(counted=counted), *added
+
+
+_FILL_SUBMITTED, _ADD_SUBMITTED_OF_REFS = map(_submitted_statements, (_EVERY_SUBMITTED, _SUBMITTED_OF_REFS))
+
+
+def _wrong_totals(table: str, counted: str, paper: int | None = None) -> str:
+    """Return the query for rows of the tables with that prefix that the scores do not give."""
+    kept, column = ("true", "") if paper is None else (f"paper = {paper}", f"{paper}, ")
+    computed = f"union all select {column}* from "
+    return f"""
 select forecaster, rule, venue, source, family, horizon_days, unit, n, value from (
   select forecaster, rule, venue, source, family, horizon_days, unit, sum(n) as n, sum(outcome) as outcome,
          sum(value) as value, sum(crowd_n) as crowd_n, sum(value_with_crowd) as value_with_crowd, sum(crowd) as crowd
-  from (select * from score_total union all select * from ({SELECT_SUMS.format(counted=_ALL_COUNTED)}))
+  from (select * from {table}_total where {kept} {computed} ({SELECT_SUMS.format(counted=counted)}))
   group by 1, 2, 3, 4, 5, 6, 7)
 where n <> 0 or crowd_n <> 0 or abs(outcome) + abs(value) + abs(value_with_crowd) + abs(crowd) > 1e-6
 union all
 select forecaster, 'bin ' || bin, venue, source, family, null, null, n, probability from (
   select forecaster, venue, source, family, bin, sum(n) as n, sum(probability) as probability, sum(outcome) as outcome
-  from (select * from score_bin union all select * from ({SELECT_BINS.format(counted=_ALL_COUNTED)}))
+  from (select * from {table}_bin where {kept} {computed} ({SELECT_BINS.format(counted=counted)}))
   group by 1, 2, 3, 4, 5)
 where n <> 0 or abs(probability) + abs(outcome) > 1e-6
 union all
 select forecaster, rule || ' ' || round, venue, source, family, null, null, n, value from (
   select forecaster, rule, venue, source, family, round, sum(n) as n, sum(outcome) as outcome, sum(value) as value,
          sum(outcome_with_crowd) as outcome_with_crowd
-  from (select * from score_round union all select * from ({SELECT_ROUNDS.format(counted=_ALL_COUNTED)}))
+  from (select * from {table}_round where {kept} {computed} ({SELECT_ROUNDS.format(counted=counted)}))
   group by 1, 2, 3, 4, 5, 6)
 where n <> 0 or abs(outcome) + abs(value) + abs(outcome_with_crowd) > 1e-6
-""".replace(":sign", "-1")
+""".replace(":sign", "-1").replace(":paper", str(paper))
+
+
+# No row in a correct ledger; floating-point sums that grow and shrink again are equal to rounding.
+WRONG_SCORE_TOTALS = "union all".join(
+    (
+        _wrong_totals("score", _ALL_COUNTED),
+        *(_wrong_totals("submitted", counted_query(_EVERY_SUBMITTED, _IS_SUBMITTED), paper) for paper in (0, 1)),
+    )
+)
 
 
 def fill_score_totals(database: Database) -> None:
@@ -277,6 +327,31 @@ def fill_score_rounds(database: Database) -> None:
     database.execute(_FILL_ROUNDS, {"sign": 1})
 
 
+def fill_submitted_totals(database: Database) -> None:
+    """Fill the empty tables of submitted forecasts of a ledger from its rows."""
+    for paper in (0, 1):
+        for statement in _FILL_SUBMITTED:
+            database.execute(statement, {"sign": 1, "paper": paper})
+
+
+@contextmanager
+def kept_submitted_totals(database: Database, refs: Collection[QuestionRef | str]) -> Iterator[None]:
+    """Keep the totals of submitted forecasts right while intents of these questions change, in one transaction."""
+    if not refs:
+        yield
+        return
+    changed = to_json_list(refs)
+    _add_submitted(database, changed, sign=-1)
+    yield
+    _add_submitted(database, changed, sign=1)
+
+
+def _add_submitted(database: Database, refs: str, *, sign: int) -> None:
+    for (paper,) in database.execute(_MODES_OF_REFS, {"refs": refs}).fetchall():
+        for statement in _ADD_SUBMITTED_OF_REFS:
+            database.execute(statement, {"refs": refs, "sign": sign, "paper": paper})
+
+
 @contextmanager
 def kept_score_totals(database: Database, refs: Collection[QuestionRef | str]) -> Iterator[None]:
     """Keep the totals right while outcomes, scores or the columns of these questions change, in one transaction."""
@@ -286,7 +361,8 @@ def kept_score_totals(database: Database, refs: Collection[QuestionRef | str]) -
     changed = to_json_list(refs)
     for statement in (_ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS, _ADD_ROUNDS_OF_REFS):
         database.execute(statement, {"refs": changed, "sign": -1})
-    yield
+    with kept_submitted_totals(database, refs):
+        yield
     database.execute(_ADD_CLUSTERS_OF_REFS, {"refs": changed})
     for statement in (_ADD_SUMS_OF_REFS, _ADD_BINS_OF_REFS, _ADD_ROUNDS_OF_REFS):
         database.execute(statement, {"refs": changed, "sign": 1})

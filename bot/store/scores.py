@@ -22,6 +22,7 @@ from bot.store.score_totals import (
     SELECT_ROUNDS,
     SELECT_SUMS,
     WAS_BEFORE_SPOT_TIME,
+    WAS_SUBMITTED,
     CalibrationBin,
     RoundSums,
     ScoreSums,
@@ -55,10 +56,6 @@ update prediction set scored_against = :resolution
 where forecast = :forecast and target = :target and not exists (
   select 1 from resolution r where r.ref = prediction.ref and r.target = prediction.target and r.id > :resolution)
 """
-# Submitted on paper or for real; a forecast that was not submitted is neither.
-WAS_SUBMITTED = """(:paper is null or exists (
-      select 1 from intent i where i.ref = f.ref and i.forecast = f.id and (i.mode = 'paper') = :paper
-        and i.state not in ('refused', 'superseded')))"""
 # For each forecaster, question and target, the last forecast before the close and before the outcome was known. The
 # cutoff counts, not the time of the computation.
 _SELECT_BINARY_COLUMNS = f"""
@@ -98,19 +95,27 @@ _KEPT = """ {table}
 where n > 0 and (:venue is null or venue = :venue) and (:forecaster is null or forecaster = :forecaster)
   and (:source is null or source = :source) and (:family is null or family = :family)
 """
+
+
+def _sources(rows: str, table: str) -> tuple[str, str, str]:
+    """Return where sums come from: the rows themselves, the totals, and those of what was submitted."""
+    submitted = f"{_KEPT.format(table=f'submitted_{table}')} and paper = :paper"
+    return f"({rows})", _KEPT.format(table=f"score_{table}"), submitted
+
+
 _SUM_COLUMNS = tuple(field.name for field in fields(ScoreSums))
-_SELECT_SUMS, _SELECT_KEPT_SUMS = (
-    f"select {', '.join(_SUM_COLUMNS)} from {table}"  # noqa: S608 - made of constants
-    for table in (f"({SELECT_SUMS})", _KEPT.format(table="score_total"))
+_SELECT_SUMS = tuple(
+    f"select {', '.join(_SUM_COLUMNS)} from {source}"  # noqa: S608 - made of constants
+    for source in _sources(SELECT_SUMS, "total")
 )
-_SELECT_BINS, _SELECT_KEPT_BINS = (
-    f"""select forecaster, bin, sum(n), total(probability), total(outcome) from {table} group by forecaster, bin"""  # noqa: S608 - made of constants
-    for table in (f"({SELECT_BINS})", _KEPT.format(table="score_bin"))
+_SELECT_BINS = tuple(
+    f"""select forecaster, bin, sum(n), total(probability), total(outcome) from {source} group by forecaster, bin"""  # noqa: S608 - made of constants
+    for source in _sources(SELECT_BINS, "bin")
 )
-_SELECT_ROUNDS, _SELECT_KEPT_ROUNDS = (
+_SELECT_ROUNDS = tuple(
     f"""select forecaster, rule, round, family, sum(n), total(outcome), total(value), total(outcome_with_crowd)
-    from {table} group by forecaster, rule, round, family order by round"""  # noqa: S608 - made of constants
-    for table in (f"({SELECT_ROUNDS})", _KEPT.format(table="score_round"))
+    from {source} group by forecaster, rule, round, family order by round"""  # noqa: S608 - made of constants
+    for source in _sources(SELECT_ROUNDS, "round")
 )
 # Data for calibration: the same choice of rows, raw, resolved before the given time. Questions that must not be used
 # for training (their fact "training") are left out, and so are forecasts that saw the future.
@@ -174,8 +179,8 @@ class ScoreFilter:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether totals do not say it: they have no times, batches and submissions."""
-        return any(value is not None for value in (self.batch, self.since, self.until, self.paper))
+        """Whether totals do not say it: they have no times and batches."""
+        return any(value is not None for value in (self.batch, self.since, self.until))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,21 +264,21 @@ class ScoreStore:
 
     async def read_sums(self, chosen: ScoreFilter) -> ScoreSums:
         """Return the sums of scores, from the totals where these say it."""
-        sql = _rows_statement(_SELECT_SUMS, chosen) if chosen.needs_rows else _SELECT_KEPT_SUMS
+        sql = _choose_statement(_SELECT_SUMS, chosen)
         rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
         columns = list(zip(*rows, strict=True)) or [()] * len(_SUM_COLUMNS)
         return ScoreSums(**dict(zip(_SUM_COLUMNS, columns, strict=True)))
 
     async def read_bins(self, chosen: ScoreFilter) -> list[CalibrationBin]:
         """Return the calibration of the same predictions, by forecaster and bin."""
-        sql = _rows_statement(_SELECT_BINS, chosen) if chosen.needs_rows else _SELECT_KEPT_BINS
+        sql = _choose_statement(_SELECT_BINS, chosen)
         rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
         names = [field.name for field in fields(CalibrationBin)]
         return [CalibrationBin(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def read_rounds(self, chosen: ScoreFilter) -> list[RoundSums]:
         """Return the sums of the same predictions by round and family, rounds in order."""
-        sql = _rows_statement(_SELECT_ROUNDS, chosen) if chosen.needs_rows else _SELECT_KEPT_ROUNDS
+        sql = _choose_statement(_SELECT_ROUNDS, chosen)
         rows = await self.readers.run(lambda database: _fetch(database, sql, chosen))
         names = [field.name for field in fields(RoundSums)]
         return [RoundSums(**dict(zip(names, row, strict=True))) for row in rows]
@@ -348,6 +353,13 @@ def _read_calibration_columns(database: Database, values: dict[str, str]) -> Cal
         cutoff=tuple(map(datetime.fromisoformat, cutoff)),
         resolved_at=tuple(map(datetime.fromisoformat, resolved_at)),
     )
+
+
+def _choose_statement(statements: tuple[str, ...], chosen: ScoreFilter) -> str:
+    from_rows, from_totals, from_submitted = statements
+    if chosen.needs_rows:
+        return _rows_statement(from_rows, chosen)
+    return from_totals if chosen.paper is None else from_submitted
 
 
 def _rows_statement(statement: str, chosen: ScoreFilter) -> str:

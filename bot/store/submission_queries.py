@@ -17,27 +17,32 @@ from bot.core.questions import QuestionRef
 from bot.core.submissions import IntentState
 from bot.store import intents, submission_attempts
 from bot.store.connections import TransactionRunner
+from bot.store.database import text_condition, text_pattern
 from bot.store.intents import SELECT_INTENT, SELECT_STANDING, IntentRow, read_intent_rows
 from bot.store.serialization import OUTCOME, format_timestamp, parse_timestamp, to_json_list
 from bot.store.submission_attempts import AttemptRow
 
 _IS_CHOSEN = """
-(?1 is null or i.venue = ?1) and (?2 = '' or substr(i.id, 1, length(?2)) = ?2)
-and (?4 is null or (i.mode = 'paper') = ?4)
+(:venue is null or i.venue = :venue) and (:prefix = '' or substr(i.id, 1, length(:prefix)) = :prefix)
+and (:paper is null or (i.mode = 'paper') = :paper)
 """
-_SELECT_ORDERS = f"{SELECT_INTENT} where {_IS_CHOSEN} order by i.seq desc limit coalesce(?3, -1)"
-_COUNT_ORDERS = f"select count(*) from intent i where {_IS_CHOSEN} and ?3 is ?3"  # noqa: S608 - made of constants
+_SELECT_ORDERS = f"{SELECT_INTENT} where {_IS_CHOSEN} and ({{fits}}) order by i.seq desc limit coalesce(:limit, -1)"
+_COUNT_ORDERS = f"select count(*) from intent i where {_IS_CHOSEN}"  # noqa: S608 - made of constants
 _COUNT_ALL_ORDERS = """
-select coalesce(sum(count), 0) from intent_tally where (?1 is null or venue = ?1) and (?2 is null or paper = ?2)
+select coalesce(sum(count), 0) from intent_tally
+where (:venue is null or venue = :venue) and (:paper is null or paper = :paper)
 """
+# What a search reads of all orders, and of all questions: a second for a million of each.
+_SEARCHED = ("i.id", "i.ref", "i.account", "i.forecast", "i.detail")
+_FITS = "{own} or i.ref in (select q.ref from question q where {title})"
 # Open: it may still be sent, may have been sent, or may still be filled. Few attempts have a fence in the future, and
 # most intents of all times are acknowledged.
 _SELECT_OPEN_ORDERS = f"""
-{SELECT_INTENT} where {_IS_CHOSEN} and i.seq in (
+{SELECT_INTENT} where {_IS_CHOSEN} and ({{fits}}) and i.seq in (
   select seq from intent where state in ('planned', 'ready', 'sending', 'unknown', 'absent', 'in doubt')
   union all
   select f.seq from attempt a indexed by attempt_by_fence cross join intent f on f.id = a.intent
-  where a.fence_at > ?3 and f.state = 'acked' and f.action = 'order'
+  where a.fence_at > :now and f.state = 'acked' and f.action = 'order'
     and a.number = (select max(number) from attempt where intent = f.id))
 order by i.seq desc
 """  # noqa: S608 - made of constants
@@ -101,7 +106,7 @@ class TradedContract:
 class OrderFilter:
     """Which orders to list, newest first: of a venue, with an id prefix, only open ones, paper or real (None: both).
 
-    ``limit`` None means all.
+    ``limit`` None means all. ``text``: which the title, the reason or a name contains in any case.
     """
 
     now: datetime
@@ -110,6 +115,7 @@ class OrderFilter:
     open: bool = False
     limit: int | None = 50
     paper: bool | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,18 +184,27 @@ def list_orders(database: Database, wanted: OrderFilter) -> Sequence[OrderRow]:
 
 
 def list_and_count_orders(database: Database, wanted: OrderFilter) -> tuple[Sequence[OrderRow], int]:
-    """Return the orders of the filter, and how many there are without its limit."""
+    """Return the orders of the filter, and how many there are without its limit: of a search, one more at most."""
+    values: dict[str, str | int | None] = {"venue": wanted.venue, "prefix": wanted.prefix, "paper": wanted.paper}
+    fits = "true"
+    if wanted.text is not None:
+        own, title = (text_condition(database, columns, wanted.text) for columns in (_SEARCHED, ("q.title",)))
+        fits, values["text"] = _FITS.format(own=own, title=title), text_pattern(wanted.text)
     if wanted.open:
         # Only its fills show whether an order may still be filled; few orders are open.
-        values = (wanted.venue, wanted.prefix, format_timestamp(wanted.now), wanted.paper)
-        rows = intents.read_intent_rows(database, _SELECT_OPEN_ORDERS, *values)
+        values["now"] = format_timestamp(wanted.now)
+        rows = intents.read_intent_rows(database, _SELECT_OPEN_ORDERS.format(fits=fits), **values)
         all_ = [_order_row(database, row) for row in rows]
         found = [one for one in all_ if one.row.state is not IntentState.ACKED or one.is_resting(wanted.now)]
         return found[: wanted.limit], len(found)
-    count = _count_orders(database, wanted)
+    if wanted.text is not None:
+        limit = None if wanted.limit is None else wanted.limit + 1
+        rows = intents.read_intent_rows(database, _SELECT_ORDERS.format(fits=fits), **values, limit=limit)
+        return [_order_row(database, row) for row in rows[: wanted.limit]], len(rows)
+    count = int(database.execute(_COUNT_ORDERS if wanted.prefix else _COUNT_ALL_ORDERS, values).fetchone()[0])
     # No further than to the last one that fits: where none does, nothing is read.
     limit = count if wanted.limit is None else min(wanted.limit, count)
-    rows = intents.read_intent_rows(database, _SELECT_ORDERS, wanted.venue, wanted.prefix, limit, wanted.paper)
+    rows = intents.read_intent_rows(database, _SELECT_ORDERS.format(fits=fits), **values, limit=limit)
     return [_order_row(database, row) for row in rows], count
 
 
@@ -197,12 +212,6 @@ def list_question_orders(database: Database, ref: QuestionRef, limit: int) -> Se
     """Return the newest intents of a question, of all kinds and accounts, newest first."""
     rows = intents.read_intent_rows(database, _SELECT_QUESTION_ORDERS, str(ref), limit)
     return [_order_row(database, row) for row in rows]
-
-
-def _count_orders(database: Database, wanted: OrderFilter) -> int:
-    if wanted.prefix:
-        return int(database.execute(_COUNT_ORDERS, [wanted.venue, wanted.prefix, None, wanted.paper]).fetchone()[0])
-    return int(database.execute(_COUNT_ALL_ORDERS, [wanted.venue, wanted.paper]).fetchone()[0])
 
 
 def count_intents_by_state(database: Database) -> dict[str, int]:

@@ -12,8 +12,8 @@ from bot.core.outcomes import ContestStanding, Outcome, Resolution
 from bot.core.predictions import Prediction, QuestionShape
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
-from bot.store.score_totals import WAS_BEFORE_SPOT_TIME
-from bot.store.scores import WAS_SUBMITTED, ScoreFilter, score_filter_values
+from bot.store.score_totals import WAS_BEFORE_SPOT_TIME, WAS_SUBMITTED
+from bot.store.scores import ScoreFilter, score_filter_values
 from bot.store.serialization import (
     OUTCOME,
     QUESTION,

@@ -107,6 +107,11 @@ def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(
     whole = run_command(trader, "orders", "--limit", "2", "--all", "--json")
     assert (len(whole.json), whole.err) == (3, "")
     assert run_command(trader, "orders", "--open", "--limit", "1").err == ""
+    venue = cut.json[0]["question"].partition(":")[0]
+    some = run_command(trader, "orders", "--search", venue.upper(), "--limit", "2", "--json")
+    assert (some.json, some.err) == (cut.json, "more orders fit; see: foxcast orders --all\n")
+    every = run_command(trader, "orders", "--search", venue, "--sort", "question", "--limit", "3", "--json")
+    assert ([one["question"].partition(":")[2] for one in every.json], every.err) == (["hail", "rain", "snow"], "")
 
 
 def test_one_order_is_shown_with_its_attempts_and_fills(

@@ -23,7 +23,7 @@ class ListOptions:
     """The options of a list."""
 
     search: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only rows that contain the text, in any case.")
+        str | None, typer.Option(metavar="TEXT", help="Only rows whose title or a name contains the text, in any case.")
     ] = None
     sort: Annotated[
         str | None, typer.Option(metavar="FIELD", help="Sort by a field of --json; -FIELD: the largest first.")
@@ -31,26 +31,17 @@ class ListOptions:
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
-    @property
-    def needs_all(self) -> bool:
-        """Whether all rows must be read before the list is cut to its limit."""
-        return self.search is not None or self.sort is not None
-
     def arrange(self, items: Sequence[Item], fields: Callable[[Item], Mapping[str, Any]]) -> list[Item]:
-        """Return the items that contain the text, sorted, those without a value last; raises ConfigError."""
-        rows = [(item, fields(item)) for item in items]
-        if self.search is not None:
-            text = self.search.casefold()
-            rows = [(item, row) for item, row in rows if any(text in cell.casefold() for cell in _texts(row))]
-        if self.sort is not None and rows:
-            name = self.sort.removeprefix("-")
-            if name not in rows[0][1]:
-                message = f"--sort {name}: there is no such field; {suggest_names(name, rows[0][1])}"
-                raise ConfigError(message)
-            present = [pair for pair in rows if pair[1][name] is not None]
-            present.sort(key=lambda pair: _sort_key(pair[1][name]), reverse=self.sort.startswith("-"))
-            rows = present + [pair for pair in rows if pair[1][name] is None]
-        return [item for item, _ in rows]
+        """Return the items sorted as asked, those without a value last; raises ConfigError."""
+        if self.sort is None or not items:
+            return [*items]
+        rows, name = [(item, fields(item)) for item in items], self.sort.removeprefix("-")
+        if name not in rows[0][1]:
+            message = f"--sort {name}: there is no such field; {suggest_names(name, rows[0][1])}"
+            raise ConfigError(message)
+        present = [pair for pair in rows if pair[1][name] is not None]
+        present.sort(key=lambda pair: _sort_key(pair[1][name]), reverse=self.sort.startswith("-"))
+        return [item for item, _ in present + [pair for pair in rows if pair[1][name] is None]]
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -69,10 +60,6 @@ def _csv_cell(value: object) -> object:
         text = replace_invisible(value)
         return f"'{text}" if text.startswith(_FORMULA_SIGNS) else text
     return value
-
-
-def _texts(row: Mapping[str, Any]) -> list[str]:
-    return [value for value in row.values() if isinstance(value, str)]
 
 
 def _sort_key(value: object) -> tuple[int, Any]:

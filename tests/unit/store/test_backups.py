@@ -94,6 +94,15 @@ def test_a_damaged_ledger_gives_no_backup(path: Path, folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+def test_a_copy_is_one_file_without_a_log(path: Path, folder: Path) -> None:
+    backup = create_backup(path, folder, at=NOW).path
+    # The versions for writing and reading: 1 without a log. Source: https://www.sqlite.org/fileformat2.html, 1.3.3.
+    assert path.read_bytes()[18:20] == b"\2\2"
+    assert backup.read_bytes()[18:20] == b"\1\1"
+    require_intact(backup)
+    assert [one.name for one in folder.iterdir() if one.name.startswith(backup.name)] == [backup.name]
+
+
 def damage(path: Path) -> None:
     content = bytearray(path.read_bytes())
     # Page 2 is the first table: its header says what kind of page it is, and 0 is none.

@@ -54,6 +54,7 @@ FAULTS: Mapping[str, str] = {
     "tag_is_of_one_intent": "update attempt set tag = 'tag'",
     "fill_is_of_an_acknowledged_order": "update intent set state = 'refused' where action = 'order'",
     "order_costs_its_fills": "update intent set cost = 0",
+    "question_is_resolved_by_its_outcomes": "update question set resolved = 1",
     "order_is_resolved_with_its_question": (
         "update intent set question_resolved = 1 - question_resolved where action = 'order'"
     ),
@@ -181,6 +182,9 @@ def _found(full: LedgerFixture, rule: str, *faults: str) -> list[tuple[object, .
         ("cost_totals_are_right", "update cost_forecasts set forecasts = 2 where grouping = 'model'"),
         ("cost_totals_are_right", "update model_call set tokens_in = tokens_in + 1 where id = 'earlier'"),
         ("score_totals_are_right", "update score_bin set n = n + 1"),
+        ("score_totals_are_right", "update submitted_total set value = value + 0.01"),
+        ("score_totals_are_right", "update submitted_bin set n = n + 1"),
+        ("score_totals_are_right", "delete from submitted_round"),
         ("score_totals_are_right", "update score_round set outcome_with_crowd = outcome_with_crowd + 1"),
     ],
 )

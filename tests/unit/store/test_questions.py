@@ -176,6 +176,33 @@ async def test_questions_are_listed_by_state_and_source(ledger_fixture: LedgerFi
     assert await ledger_fixture.ledger.questions.count() == 4
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("PRICES", ["euro", "percent"]),
+        ("100%", ["percent"]),
+        ("_", ["under_score"]),
+        ("über", ["uber"]),
+        ("ÜBER", ["uber"]),
+        ("lantern:EURO", ["euro"]),
+        ("RADIO", ["euro"]),
+        ("2026-03", ["euro", "percent", "uber", "under_score"]),
+        ("nothing says this", []),
+        ("", ["euro", "percent", "uber", "under_score"]),
+    ],
+)
+async def test_questions_are_searched_by_title_names_and_batch_in_any_case(
+    ledger_fixture: LedgerFixture, text: str, found: list[str]
+) -> None:
+    await ledger_fixture.ask("euro", title="Will Prices rise?", source="radio")
+    await ledger_fixture.ask("percent", title="Will prices rise by 100%, not by 1005?")
+    await ledger_fixture.ask("uber", title="Will Über grow?", batch="2026-03-01")
+    await ledger_fixture.ask("under_score", title="Will it rain?")
+    for limit in (50, 1):
+        rows = await ledger_fixture.ledger.questions.rows(QuestionFilter(text=text, limit=limit), now=NOON)
+        assert [row.ref.key for row in rows] == found[:limit]
+
+
 async def test_a_row_tells_the_crowd_and_how_much_has_resolved(ledger_fixture: LedgerFixture) -> None:
     question = await ledger_fixture.ask(targets=(Target(key="a"), Target(key="b")))
     await ledger_fixture.resolve(question, 1.0, target="a")

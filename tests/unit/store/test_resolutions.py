@@ -1,9 +1,14 @@
 import math
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.questions import QuestionRef, Target
-from bot.store.questions import UpsertResult
+from bot.store.ledger import open_ledger
+from bot.store.questions import QuestionFilter, QuestionState, UpsertResult
+from bot.store.schema_views import REPLACED_TRIGGERS, TRIGGERS
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 DAY = timedelta(days=1)
@@ -97,3 +102,58 @@ async def test_the_last_of_several_outcomes_in_one_go_is_in_force(ledger_fixture
     await ledger_fixture.ask()
     await ledger_fixture.ledger.resolutions.record([happened(1.0), happened(0.0)], seen_at=NOON)
     assert await ledger_fixture.ledger.resolutions.current(QuestionRef("lantern", "rain")) == (happened(0.0),)
+
+
+def copy_as_older_ledger(path: Path, older: Path) -> None:
+    """Copy a ledger as it was before questions had the mark."""
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(older)) as copy:
+        source.backup(copy)
+        found = copy.execute("select name from sqlite_schema where type = 'trigger' and sql like '%resolved%'")
+        for (name,) in found.fetchall():
+            copy.execute(f"drop trigger {name}")
+        copy.execute("drop index question_unresolved")
+        copy.execute("alter table question drop column resolved")
+        for trigger in TRIGGERS:
+            if any(name in trigger for name in REPLACED_TRIGGERS):
+                copy.execute(trigger)
+        for table in ("_sqlite_migrations", "_migration_checksum"):
+            copy.execute(f"delete from {table} where name = '0007_resolved_questions'")  # noqa: S608 - names of ours
+        copy.commit()
+
+
+async def test_an_older_ledger_learns_which_questions_are_resolved(
+    ledger_fixture: LedgerFixture, tmp_path: Path
+) -> None:
+    names = ("open", "partly", "resolved", "withdrawn", "again open")
+    asked = {name: await ledger_fixture.ask(name, targets=(Target(key="a"), Target(key="b"))) for name in names}
+    for name in ("partly", "resolved", "withdrawn", "again open"):
+        forecast = await ledger_fixture.forecast(asked[name])
+        await ledger_fixture.ledger.submissions.decide(
+            forecast_id=forecast.id, decision=ledger_fixture.order(forecast), at=NOON
+        )
+        await ledger_fixture.resolve(asked[name], 1.0, target="a")
+    for name in ("resolved", "withdrawn", "again open"):
+        await ledger_fixture.resolve(asked[name], 0.0, target="b")
+    withdrawn = VoidOutcome("withdrawn")
+    record = ledger_fixture.ledger.resolutions.record
+    await record(
+        [Resolution(ref=asked["withdrawn"].ref, target="b", outcome=withdrawn, resolved_at=NOON)], seen_at=NOON
+    )
+    changed = ledger_fixture.question("again open", targets=(Target(key="a"), Target(key="c")))
+    await ledger_fixture.ledger.questions.record([changed], seen_at=NOON)
+    marks = "select ref, question_resolved from intent order by ref"
+    older = tmp_path / "older" / "ledger.sqlite"
+    older.parent.mkdir(mode=0o700)
+    copy_as_older_ledger(ledger_fixture.path, older)
+    async with open_ledger(older, now=NOON) as ledger:
+        filled = LedgerFixture(ledger, older)
+        assert filled.faults() == ledger_fixture.faults() == {}
+        assert filled.rows(marks) == ledger_fixture.rows(marks)
+        assert {ref for ref, is_resolved in filled.rows(marks) if is_resolved} == {"lantern:resolved"}
+        later = NOON + 400 * DAY
+        for state, expected in (
+            (QuestionState.RESOLVED, {"resolved"}),
+            (QuestionState.CLOSED, {*names} - {"resolved"}),
+        ):
+            rows = await ledger.questions.rows(QuestionFilter(state=state), now=later)
+            assert {row.ref.key for row in rows} == expected

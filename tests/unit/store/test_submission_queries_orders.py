@@ -1,10 +1,21 @@
 """What a person is told of orders: what contracts were traded for, and why an order is as it is."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
 
 from bot.core.submissions import Intent, IntentState, SendDecision, WriteReceipt
-from bot.store.submission_queries import OrderFilter, OrderRow, TradedContract, list_orders, read_traded_contracts
+from bot.store.submission_queries import (
+    OrderFilter,
+    OrderRow,
+    TradedContract,
+    list_and_count_orders,
+    list_orders,
+    read_traded_contracts,
+)
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 ANSWERED = "matched: no shares yet"
@@ -54,6 +65,41 @@ async def test_what_is_filled_needs_no_explanation(ledger_fixture: LedgerFixture
     assert row.is_filled
     assert row.why == ""
     assert [one.detail for one in row.attempts] == [ANSWERED]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("RAIN", {"rain"}),
+        ("how high", {"water"}),
+        ("größe", {"water"}),
+        ("US", {"rain", "water"}),
+        ("matched: NO", {"rain", "water"}),
+        ("snow", set()),
+        ("%", set()),
+    ],
+)
+async def test_orders_are_searched_by_title_names_and_reason_in_any_case(
+    ledger_fixture: LedgerFixture, text: str, found: set[str]
+) -> None:
+    for key in ("rain", "water"):
+        await taken(ledger_fixture, key)
+    await ledger_fixture.ask("water", title="GRÖßE: How high is it?")
+
+    async def search(**chosen: Any) -> tuple[Sequence[OrderRow], int]:
+        wanted = OrderFilter(now=NOON, text=text, **chosen)
+        return await ledger_fixture.ledger.submissions.readers.run(
+            lambda database: list_and_count_orders(database, wanted)
+        )
+
+    for options in ({}, {"venue": "lantern", "paper": True}, {"limit": None}):
+        rows, count = await search(**options)
+        assert {row.row.intent.ref.key for row in rows} == found
+        assert count == len(found)
+    assert await search(venue="elsewhere") == ([], 0)
+    rows, count = await search(limit=1)
+    assert (len(rows), count) == (min(1, len(found)), len(found))
+    assert [row for row in (await search(open=True))[0] if row.row.intent.ref.key not in found] == []
 
 
 async def test_a_contract_is_known_by_the_newest_order_on_it_of_the_account(ledger_fixture: LedgerFixture) -> None:
