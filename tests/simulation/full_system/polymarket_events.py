@@ -166,7 +166,8 @@ class PolymarketEvents:
         wait_s = float(self.stream.uniform(0.1, 0.95)) * self.late_s
         fault = LOST[int(self.stream.integers(len(LOST)))]
         if self.rough:
-            details = FaultDetails(fault=fault, wait_s=wait_s if fault is RequestFault.LATE else 1.0)
+            wait_s = wait_s if fault is RequestFault.LATE else 1.0
+            details = FaultDetails(fault=fault, wait_s=wait_s, page_status=503)
             self.venue.faults.schedule(details, method="POST", path="/order")
 
     def _restart(self) -> None:

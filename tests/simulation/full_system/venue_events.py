@@ -66,11 +66,13 @@ EARLY_EVERY_S, EARLY_BY = 6.0 * HOUR_S, timedelta(hours=3)
 OUTAGE_EVERY_S, OUTAGE_S = 10.0 * HOUR_S, (0.4 * HOUR_S, 2.5 * HOUR_S)
 # Between those, one answer to a write is ambiguous so often: it took effect, and the answer does not say so.
 AMBIGUOUS_EVERY_S = 2.5 * HOUR_S
+# A server in front of the venue says that it is not there, which is no answer of the venue.
+UNAVAILABLE = FaultDetails(fault=RequestFault.PAGE_AFTER, page_status=503)
 AMBIGUOUS = (
     RequestFault.ERROR_AFTER,
     RequestFault.ERROR_AFTER,
     RequestFault.DROPPED_AFTER,
-    RequestFault.PAGE_AFTER,
+    UNAVAILABLE,
     RequestFault.HANGING_AFTER,
 )
 
