@@ -54,6 +54,7 @@ LONGEST_WAIT = timedelta(hours=3)
 # An event is looked for on the day after it.
 SEEN_FOR = timedelta(hours=23)
 WEEK, LETTER_HOUR = timedelta(days=7), 8
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CRASHES = "select at from event where kind = 'crash'"
 # Whether the next life reports a crash.
 HOW_LIVES_END: Mapping[str, bool] = {"killed": True, "asked to stop": False}
@@ -275,14 +276,19 @@ class AlertChecks:
         table = self.configs[0].get("alerts", {}) if self.configs else {}
         letters = read_rows(self.ledger, _LETTERS)
         days = [row["subject"][17:27] for row in letters]
+        weekday = table.get("letter_day", "monday")
         for day in {day for day in days if days.count(day) > 1}:
             yield f"alerts: the letter of {day} was written {days.count(day)} times"
-        if table.get("letter_day", "monday") == "monday":
-            yield from self._missing_letters(days, looks, ZoneInfo(table.get("time_zone", "UTC")))
+        if weekday in WEEKDAYS:
+            yield from self._missing_letters(days, looks, weekday, ZoneInfo(table.get("time_zone", "UTC")))
         for row in letters:
             due = datetime.fromisoformat(row["subject"][17:27]).replace(
                 hour=LETTER_HOUR, tzinfo=ZoneInfo(table.get("time_zone", "UTC"))
             )
+            is_early = parse_timestamp(row["at"]) < due and not self._has_clock_moved(due, due)
+            if is_early or WEEKDAYS[due.weekday()] != weekday:
+                what = f"the letter of {due:%Y-%m-%d}, a {WEEKDAYS[due.weekday()]}"
+                yield f"alerts: {what}, was written at {row['at']}, the day of letters is {weekday}"
             since = format_timestamp(due.astimezone(UTC) - WEEK)
             values = {"since": since, "at": row["at"]}
             lines = [*self._letter_lines(values)]
@@ -290,12 +296,16 @@ class AlertChecks:
             if missing and not self._has_clock_moved(parse_timestamp(row["at"]), parse_timestamp(row["at"])):
                 yield f"alerts: the letter of {row['at']} says {row['text'][:300]!r}, and not {missing}"
 
-    def _missing_letters(self, days: Sequence[str], looks: Sequence[JobPass], zone: ZoneInfo) -> Iterator[str]:
+    def _missing_letters(
+        self, days: Sequence[str], looks: Sequence[JobPass], weekday: str, zone: ZoneInfo
+    ) -> Iterator[str]:
         made = read_rows(self.ledger, "select min(made_at) as first from forecast where state = 'done'")[0]["first"]
         for look in looks if made else ():
             local = look.started_at.astimezone(zone)
             due = datetime.combine(local.date(), time(LETTER_HOUR), zone)
-            is_due = local.weekday() == 0 and local > due + ONE_MOMENT and parse_timestamp(made) < due
+            is_due = (
+                local.weekday() == WEEKDAYS.index(weekday) and local > due + ONE_MOMENT and parse_timestamp(made) < due
+            )
             if is_due and f"{due:%Y-%m-%d}" not in days and not self._has_clock_moved(due, look.ended_at):
                 yield f"alerts: the letter of {due:%Y-%m-%d} was not written by the look of {look.started_at}"
                 return

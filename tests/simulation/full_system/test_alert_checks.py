@@ -260,6 +260,16 @@ def test_the_letter_of_a_week_says_what_happened_in_it(tmp_path: Path, text: str
 
 
 @pytest.mark.parametrize(
+    ("day", "written", "count"),
+    [("monday", -3.9, 0), ("monday", -4.1, 1), ("tuesday", -3.9, 1), ("never", -3.9, 1)],
+)
+def test_a_letter_is_written_on_its_day(tmp_path: Path, day: str, written: float, count: int) -> None:
+    text = "Forecasts: none\nModels: 0 calls, 0.00 USD"
+    rows = [message(stamp(written), text, subject="Foxcast, week to 2026-03-02: 0 forecasts")]
+    assert len(judge(tmp_path, rows, configs=[{"alerts": {"letter_day": day}}])) == count
+
+
+@pytest.mark.parametrize(
     ("without", "words", "count"),
     [
         ([1, 1, 1], "", 1),
