@@ -203,13 +203,20 @@ class WorldReferee(WorldFacts):
                 return
 
     def _comments(self) -> Iterator[str]:
-        """A comment follows a forecast, or an order, of its question that arrived within the last day."""
+        """A comment follows a forecast, or an order, of its question that arrived within the last day.
+
+        At Metaculus it is private, and below the post of the question, whose number is another one.
+        """
         for write in [one for one in self.facts["writes"] if one["kind"] == "comment"]:
-            about = str(write["body"].get("contractId", write["body"].get("on_post")))
+            post = write["body"].get("on_post")
+            about = str(write["body"]["contractId"]) if post is None else f"metaculus:{post}:"
+            if post is not None and write["body"].get("is_private") is not True:
+                yield f"referee: {self.describe(write)}, and everybody can read it"
             before = [
                 one["at_s"]
                 for one in self.facts["writes"]
-                if one["venue"] == write["venue"] and any(about in ref.split(":") for ref in one.get("questions", ()))
+                if one["venue"] == write["venue"]
+                and any(ref.startswith(about) or about in ref.split(":") for ref in one.get("questions", ()))
             ]
             if not any(0.0 <= write["at_s"] - at_s < COMMENTED_S for at_s in before):
                 yield f"referee: {self.describe(write)}, and nothing of {about} was submitted in the day before"

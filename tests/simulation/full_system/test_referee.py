@@ -112,6 +112,31 @@ def test_what_arrives_was_permitted_at_that_moment(acts: list[Fact], why: str) -
 
 
 @pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"on_post": 7, "is_private": True}, ""),
+        ({"on_post": 8, "is_private": True}, "nothing of metaculus:8:"),
+        ({"on_post": 9, "is_private": True}, "nothing of metaculus:9:"),
+        ({"on_post": 7, "is_private": False}, "everybody can read it"),
+    ],
+)
+def test_a_comment_is_private_and_below_the_post_of_what_was_forecast(body: Fact, words: str) -> None:
+    asked: Fact = {"venue": "metaculus", "questions": {"metaculus:7:8": None}}
+    comment = {
+        **write(60.0),
+        **asked,
+        "kind": "comment",
+        "path": "/api/comments/create/",
+        "questions": {},
+        "body": body,
+    }
+    settings = {"venues": {"metaculus": {"mode": "live"}}}
+    acts = [{**arm(config=settings), "venue": "metaculus"}]
+    found = judge(acts=acts, config=settings, writes=[{**write(), **asked}, comment])
+    assert [words in one for one in found] == [True] * bool(words)
+
+
+@pytest.mark.parametrize(
     ("locked", "unlocked", "count"),
     [("drifter", None, 1), ("second", None, 0), ("drifter", {}, 1), ("drifter", {"forecaster": "drifter"}, 0)],
 )
