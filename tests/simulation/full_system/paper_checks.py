@@ -98,6 +98,8 @@ _RESTED = """
 select i.id, i.venue, i.ref, i.order_body, min(a.started_at) as started_at from intent i
 join attempt a on a.intent = i.id where i.mode = 'paper' and i.action = 'order' and i.state = 'acked' group by i.id
 """
+# A level of the one pool of a market, what it showed, and how much of it an own order took.
+_TakenLevel = tuple[tuple[str, float], float, float]
 _OPEN = "select count(*) as count from intent where mode = 'paper' and state not in ('acked', 'refused', 'superseded')"
 
 
@@ -241,33 +243,36 @@ class PaperChecks:
     def _book_fills(self) -> Iterator[str]:
         """An order that is matched at once takes the levels of the book within its limit, the best first, with fees.
 
-        After own orders on the market it may get less.
+        What own orders took of a level, of either side, is gone until it shows another size. Where it is not known what
+        an earlier one was shown, it may get less.
         """
         parts: dict[str, list[Row]] = defaultdict(list)
         for row in read_rows(self.ledger, _ALL_FILLS):
             parts[row["id"]].append(row)
-        traded = set[str]()
+        known: dict[str, list[_TakenLevel] | None] = defaultdict(list)
         for rows in parts.values():
             order, at = json.loads(rows[0]["order_body"]), parse_timestamp(rows[0]["at"])
-            is_first, contract = order["contract"] not in traded, order["contract"]
-            traded.add(contract)
+            contract, side = order["contract"], "asks" if order["side"] == "buy" else "bids"
             if order.get("terms", {}).get("type") in {None, *RESTING}:
                 continue
             seen = self._seen_then(contract, order["leg"], at - READ_BEFORE, at + ONE_MOMENT)
-            side, fees = "asks" if order["side"] == "buy" else "bids", self.contracts.get(contract, {}).get("fees")
+            fees = self.contracts.get(contract, {}).get("fees")
             shares, cash = sum(row["shares"] for row in rows), sum(row["cash"] for row in rows)
-            books = [one[side] for one in seen if side in one]
-            full = [walk_book(book, order, order["shares"], fees) for book in books]
-            same = [walk_book(book, order, shares, fees) for book in books]
+            books, taken = [one[side] for one in seen if side in one], known[contract]
+            left = [_without_taken(book, order, taken or ()) for book in books]
+            full = [walk_book(book, order, order["shares"], fees) for book in left]
+            same = [walk_book(book, order, shares, fees) for book in left]
             is_right = (
                 any(_is_same_fill((shares, cash), one) for one in full)
-                if is_first
+                if taken is not None
                 else any(got >= shares - SAME_FILL and cash <= best + CENT for got, best in same)
             )
             if books and not is_right:
                 what = f"{order['side']} {order['leg']} got {shares:.4f} for {cash:.4f} at {rows[0]['at']}"
-                near = ", ".join(f"{got:.4f} for {best:.4f}" for got, best in (full if is_first else same)[-2:])
+                near = ", ".join(f"{got:.4f} for {best:.4f}" for got, best in (same if taken is None else full)[-2:])
                 yield f"paper: {rows[0]['id']} on {rows[0]['ref']}: {what}, and by its book {near}"
+            found = _taken_levels(rows, order, books)
+            known[contract] = None if taken is None or found is None else [*taken, *found]
 
     def _missed_trades(self) -> Iterator[str]:
         """An order that rested to its end has got all that was traded beyond its price."""
@@ -495,6 +500,38 @@ def walk_book(
         got += part
         cash -= sign * part * price + part * rate * (price * (1.0 - price)) ** exponent
     return got, cash
+
+
+def _taken_levels(rows: Sequence[Row], order: Fact, books: Sequence[Any]) -> list[_TakenLevel] | None:
+    """Return what the fills of an order took, None where what it was shown is not one book."""
+    if not books or any(book != books[0] for book in books):
+        return None
+    shown = {round(price, 6): size for price, size in books[0]}
+    levels = [(_pool_level(order, row["price"]), shown.get(round(row["price"], 6)), row["shares"]) for row in rows]
+    found = [(level, size, taken) for level, size, taken in levels if size is not None]
+    return found if len(found) == len(levels) else None
+
+
+def _without_taken(
+    book: Sequence[tuple[float, float]], order: Fact, taken: Sequence[_TakenLevel]
+) -> list[tuple[float, float]]:
+    """Return what own orders have left of a book: what they took is gone while a level shows the same size."""
+    left = []
+    for price, size in book:
+        own = 0.0
+        for level, shown, part in reversed(taken):
+            if level == _pool_level(order, price):
+                if abs(shown - size) > LEAST_TRADE:
+                    break
+                own += part
+        left.append((price, max(size - own, 0.0)))
+    return [(price, size) for price, size in left if size > LEAST_TRADE]
+
+
+def _pool_level(order: Fact, price: float) -> tuple[str, float]:
+    """Return the side and the price of the one pool of YES and NO that an order takes from."""
+    is_yes = order["leg"] == "yes"
+    return "asks" if is_yes is (order["side"] == "buy") else "bids", round(price if is_yes else 1.0 - price, 6)
 
 
 def _is_same_fill(got: tuple[float, float], wanted: tuple[float, float]) -> bool:

@@ -270,24 +270,47 @@ def test_a_fill_at_a_market_maker_is_what_it_would_give(
 COST = 1.6 + 2.52 + 0.04 * (4 * 0.24 + 6 * 0.2436)
 
 
+# And 6 shares at 0.42 cost what is left of that without the level at 0.40.
+LESS = 2.52 + 0.04 * 6 * 0.2436
+
+
+def book(after_s: float, size: float, leg: str = "yes") -> dict[str, Any]:
+    """Return the book of a side while so many shares of YES are offered at the best price."""
+    asks, bids = [(0.4, size), (0.42, 6.0), (0.43, 9.0)], [(0.38, 9.0)]
+    if leg == "no":
+        asks, bids = [(0.62, 9.0)], [(0.6, size), (0.58, 6.0), (0.57, 9.0)]
+    return shown(after_s, bids[0][0], asks[0][0]) | {"asks": asks, "bids": bids}
+
+
 @pytest.mark.parametrize(
-    ("shares", "cash", "before", "count"),
+    ("shares", "cash", "earlier", "size", "count"),
     [
-        (10.0, COST, 0.0, 0),
-        (10.0, COST - 0.05, 0.0, 1),
-        (4.0, 1.6 + 0.04 * 4 * 0.24, 0.0, 1),
-        (4.0, 1.68 + 0.04 * 4 * 0.2436, 4.0, 0),
+        (10.0, COST, {}, 4.0, 0),
+        (10.0, COST - 0.05, {}, 4.0, 1),
+        (4.0, 1.6 + 0.04 * 4 * 0.24, {}, 4.0, 1),
+        # What own orders took is gone, whichever side they were for, until the level shows another size.
+        (10.0, COST, {"shares": 4.0, "price": 0.4}, 4.0, 1),
+        (6.0, LESS, {"shares": 4.0, "price": 0.4}, 4.0, 0),
+        (10.0, COST, {"shares": 4.0, "price": 0.4}, 5.0, 0),
+        (10.0, COST, {"shares": -4.0, "price": 0.6, "leg": "no"}, 4.0, 1),
+        (6.0, LESS, {"shares": -4.0, "price": 0.6, "leg": "no"}, 4.0, 0),
+        (10.0, COST, {"shares": 4.0, "price": 0.62, "leg": "no"}, 4.0, 0),
+        # Of what it was shown nothing is known: it may have been any level.
+        (4.0, 1.68 + 0.04 * 4 * 0.2436, {"shares": 4.0}, 0.0, 0),
     ],
 )
 def test_an_order_takes_the_levels_of_the_book_with_fees(
-    tmp_path: Path, shares: float, cash: float, before: float, count: int
+    tmp_path: Path, shares: float, cash: float, earlier: dict[str, Any], size: float, count: int
 ) -> None:
-    seen = shown(5.0, 0.38, 0.4) | {"asks": [(0.4, 4.0), (0.42, 6.0), (0.43, 9.0)], "bids": [(0.38, 9.0)]}
-    rows = order(1, -3600.0, shares=before) if before else []
+    leg = earlier.get("leg", "yes")
+    rows = order(1, -3600.0, **earlier, type="FAK") if earlier else []
+    before = [book(-3600.0, size, leg)] if earlier and size else []
     mine = order(2, 5.0, shares=shares, price=cash / shares, type="FAK")
     mine[0][1]["order_body"] = json.dumps({**json.loads(mine[0][1]["order_body"]), "shares": 10.0})
-    found = judge(tmp_path, *rows, *mine, books={BOOK: [seen]})
-    assert len([one for one in found if "by its book" in one]) == count
+    books = {BOOK: [book(5.0, 4.0)]}
+    books[BOOK[0], leg] = [*before, *books.get((BOOK[0], leg), [])]
+    found = judge(tmp_path, *rows, *mine, books=books)
+    assert len([one for one in found if "i2" in one and "by its book" in one]) == count
 
 
 @pytest.mark.parametrize(("got", "beyond", "count"), [(6.0, 6.0, 0), (4.0, 6.0, 1), (4.0, 4.0, 0), (10.0, 60.0, 0)])
