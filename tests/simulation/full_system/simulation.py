@@ -470,7 +470,8 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     }
     world: dict[str, Any] = {"locked": schedule.locked, "acts": facts["acts"], "closed": facts["closed"]}
     omissions = OmissionChecks(**known, passes=passes, **world)
-    renewals = RenewalChecks(**known, passes=passes, **world)
+    prices: dict[str, Any] = {"prices": facts["prices"], "spoilt": facts["spoilt"]}
+    renewals = RenewalChecks(**known, passes=passes, **world, **prices)
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
     records = RecordChecks(

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from bot.core.operator_requests import LockQuestion, UnlockQuestion
@@ -52,6 +53,8 @@ UNTOLD = (
     RequestFault.PAGE_AFTER,
     RequestFault.TRUNCATED,
 )
+# The price of YES, or those of options.
+Price = float | Mapping[str, float]
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
 MARKET = "/v0/market/"
 # The requests that name a question: a bet, and a forecast.
@@ -81,6 +84,9 @@ class WorldRecord:
     marks: list[Fact] = field(default_factory=list)
     readings: list[Row] = field(default_factory=list)
     closed: dict[str, list[list[datetime | None]]] = field(default_factory=dict)
+    # The prices of questions since when, and when an answer of a venue may not have been what was true.
+    prices: dict[str, list[tuple[datetime, Price]]] = field(default_factory=dict)
+    spoilt: dict[str, list[datetime]] = field(default_factory=dict)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
     _closes: dict[str, datetime | None] = field(default_factory=dict)
@@ -127,6 +133,7 @@ class WorldRecord:
         """Note orders that have come since the last look, and what each of them costs by now."""
         self._note_closes()
         self._note_closed()
+        self._note_prices()
         for venue in ("manifold", "polymarket"):
             service = self.bridges.all.get(venue)
             if service is None:
@@ -150,8 +157,9 @@ class WorldRecord:
             "undone": {*undone},
             **{
                 name: getattr(self, name)
-                for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed")
+                for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed", "spoilt")
             },
+            "prices": {**self.prices, **dict(self._exchange_prices())},
             "disturbed": {name: {*venue.faults_met} for name, venue in self.bridges.all.items()},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -205,6 +213,32 @@ class WorldRecord:
                 spans.append([self.now(), None])
             elif not is_closed and spans and spans[-1][1] is None:
                 spans[-1][1] = self.now()
+
+    def _note_prices(self) -> None:
+        """Note the prices of markets of Manifold since their last bet, and whether faults came meanwhile."""
+        markets = {} if self.bridges.manifold is None else self.bridges.manifold.state.markets
+        for market in markets.values():
+            known = self.prices.setdefault(f"manifold:{market.id}", [])
+            since = _moment_of(max(market.last_bet or 0, market.created))
+            is_known = market.type == "BINARY" or (market.type == "MULTIPLE_CHOICE" and market.sums_to_one)
+            if is_known and (not known or known[-1][0] != since):
+                options = {answer.text: answer.pool.prob for answer in market.answers}
+                known.append((since, options or market.pool.prob))
+        for name, venue in self.bridges.all.items():
+            moments, count = self.spoilt.setdefault(name, []), venue.faults.injected.total()
+            moments += [self.now()] * (count - len(moments))
+
+    def _exchange_prices(self) -> Iterator[tuple[str, list[tuple[datetime, Price]]]]:
+        """Yield the middle of the book of YES since when, of each market, as it moved and as it was when it was read."""
+        markets = {} if self.bridges.polymarket is None else self.bridges.polymarket.state.markets
+        for market in markets.values():
+            found: list[tuple[datetime, Price]] = [
+                (datetime.fromtimestamp(at, UTC), float(middle)) for at, middle in market.history
+            ]
+            for seen in self.books.get((market.condition, "yes"), ()):
+                bid, ask = seen["bid"] or 0.0, 1.0 if seen["ask"] is None else seen["ask"]
+                found.append((seen["clock"], (bid + ask) / 2.0))
+            yield f"polymarket:{market.condition}", sorted(found, key=itemgetter(0))
 
     def _closed_questions(self) -> Iterator[tuple[str, bool]]:
         if (manifold := self.bridges.manifold) is not None:
