@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -373,6 +373,21 @@ def round_outcomes(files: Mapping[str, Any], recorded: Sequence[Fact]) -> Iterat
         if has_others and is_wrong:
             what = f"{row['ref']}, {row['target']} is {row['kind']} {row['value']} on record"
             yield f"outcome: {what}, and {value} in its file"
+
+
+def untold_outcomes(told: Collection[tuple[str, str]], recorded: Sequence[Fact]) -> Iterator[str]:
+    """Say which rows of ``ROUND_ROWS`` are of questions, and dates, that no file ever called resolved.
+
+    What is not resolved has a row with yesterday's price (docs/facts/forecastbench.md#essentials).
+    """
+    dates: dict[str, set[str]] = defaultdict(set)
+    for number, date in told:
+        dates[number].add(date)
+    for row in recorded:
+        due, _, number = row["ref"].partition(":")[2].split("/", 2)
+        is_told = row["target"] in dates[number] if len(row["target"]) == len(due) else bool(dates[number])
+        if row["kind"] == "happened" and not is_told:
+            yield f"outcome: {row['ref']}, {row['target']} is {row['value']} on record, and no file called it resolved"
 
 
 def read_forecast_files(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.full_system.effect_rules import ROWS, EffectReferee, round_outcomes
+from tests.simulation.full_system.effect_rules import ROWS, EffectReferee, round_outcomes, untold_outcomes
 
 Fact = dict[str, Any]
 NOON, NOON_S, SHIP, ROW = datetime(2026, 3, 1, 12, tzinfo=UTC), 43_200.0, "0x01", "0x02"
@@ -172,6 +172,21 @@ def test_outcomes_of_a_round_are_those_of_its_newest_file(
     row = {"ref": BENCH, "target": "2026-03-08", "kind": kind, "value": value}
     files = {"2026-03-01_resolution_set.json": {"resolutions": published}}
     assert len([*round_outcomes(files, [row])]) == wrong
+
+
+@pytest.mark.parametrize(
+    ("told", "target", "kind", "wrong"),
+    [
+        (("dgs10", "2026-03-08"), "2026-03-08", "happened", 0),
+        (("dgs10", "2026-03-08"), "2026-03-31", "happened", 1),
+        (("dgs10", "2026-03-08"), "outcome", "happened", 0),
+        (("other", "2026-03-08"), "outcome", "happened", 1),
+        (("other", "2026-03-08"), "outcome", "void", 0),
+    ],
+)
+def test_a_price_of_a_round_is_no_outcome(told: tuple[str, str], target: str, kind: str, wrong: int) -> None:
+    row = {"ref": BENCH, "target": target, "kind": kind, "value": 0.4}
+    assert len([*untold_outcomes({told}, [row])]) == wrong
 
 
 @pytest.mark.parametrize(("meant", "said", "wrong"), [(0.3, 0.3, 0), (0.0002, 0.001, 0), (0.004, 0.01, 1)])

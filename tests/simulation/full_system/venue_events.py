@@ -98,6 +98,8 @@ class VenueEvents:
     given: float = 0.0
     # When outcomes of the benchmark were last seen to have changed.
     rounds_changed: datetime | None = None
+    # Questions and dates of which the benchmark ever told an outcome.
+    told_of_rounds: set[tuple[str, str]] = field(default_factory=set)
     _outcomes_of_rounds: set[tuple[str, str]] = field(default_factory=set)
     _markets: list[FakeManifoldMarket] = field(default_factory=list)
     _questions: list[FakeMetaculusQuestion] = field(default_factory=list)
@@ -236,6 +238,7 @@ class VenueEvents:
         files = sorted((rounds.folder / "resolution_sets").glob("*.json"))
         rows = [row for path in files for row in json.loads(path.read_text(encoding="utf-8"))["resolutions"]]
         known = {(row["id"], row["resolution_date"]) for row in rows if row["resolved"]}
+        self.told_of_rounds |= known
         if known != self._outcomes_of_rounds:
             self._outcomes_of_rounds, self.rounds_changed = known, self.clock.now()
         if known and self.benchmark.random() < WITHHELD:
