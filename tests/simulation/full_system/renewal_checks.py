@@ -36,8 +36,8 @@ PRICE_MOVE = 0.5
 ROUNDED = 0.006
 # A text that changes often is not forecast more often than this.
 CHANGE_COOLDOWN = timedelta(hours=1)
-# A market that did not change since it was listed is not read again, and a list is kept by the venue for some seconds; the
-# exchange tells its time in whole seconds. Prices on record may be rounded.
+# A market that did not change since it was listed is not read again, and a list is kept by the venue for some seconds.
+# The exchange tells its time in whole seconds. Prices on record may be rounded.
 LISTED_AGAIN, SAME_PRICE = timedelta(seconds=90), 2e-3
 # What is claimed together begins together, but for what is read once more at its venue, whose last list lacks it. What
 # was first seen just before the pass is in that list, of the same life.
@@ -69,8 +69,8 @@ where f.forecast_only = 1 and i.action in ('order', 'forecast')
 class RenewalChecks(OmissionChecks):
     """Judges one ledger by the passes of jobs that ended well, as ``OmissionChecks`` does.
 
-    ``prices`` are those that questions had at their venues since when, and ``spoilt`` says when an answer of a venue may
-    not have been what was true.
+    ``prices`` are those that questions had at their venues since when, and ``spoilt`` says when an answer of a venue
+    may not have been what was true.
     """
 
     prices: Mapping[str, Sequence[tuple[datetime, Any]]] = field(default_factory=dict)
@@ -255,7 +255,7 @@ class RenewalChecks(OmissionChecks):
             yield f"renewal: {_name(row)} has the price {row['price']}, and {newer}"
 
     def _wrong_prices(self) -> Iterator[str]:
-        """Each price on record was that of its venue at its time, and a pass that looks for questions has the newest."""
+        """Each price on record was that of its venue then, and a pass that looks for questions has the newest."""
         known: dict[str, list[Row]] = defaultdict(list)
         for row in read_rows(self.ledger, _ALL_PRICES):
             known[row["ref"]].append(row)

@@ -229,7 +229,7 @@ class WorldRecord:
             moments += [self.now()] * (count - len(moments))
 
     def _exchange_prices(self) -> Iterator[tuple[str, list[tuple[datetime, Price]]]]:
-        """Yield the middle of the book of YES since when, of each market, as it moved and as it was when it was read."""
+        """Yield the middle of the book of YES since when, of each market: as it moved, and when it was read."""
         markets = {} if self.bridges.polymarket is None else self.bridges.polymarket.state.markets
         for market in markets.values():
             found: list[tuple[datetime, Price]] = [
