@@ -111,6 +111,48 @@ def test_what_arrives_was_permitted_at_that_moment(acts: list[Fact], why: str) -
     assert (len(found), all(why in one for one in found)) == (bool(why), True)
 
 
+@pytest.mark.parametrize(("ahead_s", "since_s", "count"), [(0.0, 900.0, 0), (3600.0, 900.0, 1), (3600.0, 60.0, 0)])
+def test_nothing_is_sent_while_the_clock_is_wrong(ahead_s: float, since_s: float, count: int) -> None:
+    sent = {**write(), "questions": {}, "clock": NOON + timedelta(seconds=ahead_s)}
+    acts = [arm(until=NOON + timedelta(days=2)), act("clock moved", since_s)]
+    found = judge(acts=acts, writes=[sent])
+    assert [f"ahead since {NOON_S - since_s:.0f} s" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("venue", "lasts_s", "count"),
+    [
+        ("manifold", 600.0, 0),
+        ("manifold", 490.0, 0),
+        ("manifold", 700.0, 1),
+        ("manifold", 400.0, 1),
+        ("polymarket", 660.0, 0),
+        ("polymarket", 720.0, 1),
+        ("polymarket", 400.0, 1),
+    ],
+)
+def test_an_order_rests_for_as_long_as_is_set(venue: str, lasts_s: float, count: int) -> None:
+    ends_s = NOON.timestamp() + lasts_s
+    body: Fact = {"orderType": "GTD", "order": {"expiration": str(ends_s)}}
+    body = body if venue == "polymarket" else {"expiresAt": 1000.0 * ends_s}
+    settings = {"venues": {venue: {"mode": "live", "settings": {"order_lifetime_s": 600.0}}}}
+    acts = [{**arm(config=settings), "venue": venue}]
+    found = judge(acts=acts, config=settings, writes=[{**write(), "questions": {}, "venue": venue, "body": body}])
+    assert ["it would rest for" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(("times", "most", "count"), [((0, 60, 120), 2, 1), ((0, 60, 3_700), 2, 0), ((0, 60), 2, 0)])
+def test_so_many_forecasts_are_sent_in_an_hour(times: tuple[float, ...], most: int, count: int) -> None:
+    settings = {"venues": {"metaculus": {"mode": "live", "caps": {"orders_per_hour": most}}}}
+    acts = [{**arm(config=settings), "venue": "metaculus"}]
+    sent = [
+        {**write(at_s), "venue": "metaculus", "path": "/api/questions/forecast/", "questions": {}, "body": []}
+        for at_s in times
+    ]
+    found = judge(acts=acts, config=settings, writes=sent)
+    assert ["2 an hour may be" in one for one in found] == [True] * count
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
