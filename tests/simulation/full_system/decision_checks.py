@@ -6,6 +6,7 @@ Who submits, what is left out, when nothing is sent or bought, what models may c
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.store.serialization import parse_timestamp
+from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ MAX_PLAN_AGE, IN_DOUBT_AFTER = timedelta(seconds=120), timedelta(hours=1)
 ONE_MOMENT = timedelta(seconds=2)
 # Nobody moves the clock by more.
 LONGEST_MOVE = timedelta(hours=1)
+# Orders of an hour are counted, less a minute.
+HOUR = timedelta(minutes=59)
 # Of the settings that nobody set.
 COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD, QUESTION_USD = 168.0, 60.0, 20.0, 5.0
 # Sums and products of stored numbers have this error.
@@ -136,6 +139,10 @@ class DecisionChecks:
         yield from self._scored_forecasts()
         yield from self._plan_ages(attempts)
         yield from self._arm_records(attempts)
+        hourly = {
+            venue: max(self._setting(venue, "caps", "orders_per_hour", math.inf)) for venue in self.configs[0]["venues"]
+        }
+        yield from full_hours(attempts, hourly, self.clock_moves)
         yield from self._doubts()
         yield from self._replaced_forecasts()
         yield from self._retries()
@@ -279,6 +286,25 @@ class DecisionChecks:
         for name, target, probability, outcome in sorted(there ^ due):
             what = "is scored, and is not the last one in time" if (name, target, probability, outcome) in there else ""
             yield f"score: {name}, {target}, {probability} on {outcome}, {what or 'is the last one, and not scored'}"
+
+
+def full_hours(
+    attempts: Iterable[Row], limits: Mapping[str, float], clock_moves: Sequence[datetime] = ()
+) -> Iterator[str]:
+    """Say what was decided though as many orders, or forecasts where nothing is paid, were sent in the hour before."""
+    sent: dict[tuple[str, bool], list[Row]] = defaultdict(list)
+    for row in sorted(attempts, key=lambda row: str(row["started_at"])):
+        if row["action"] != "comment":
+            sent[row["venue"], bool(row["paper"])].append(row)
+    for (venue, _), rows in sent.items():
+        for row in rows if limits[venue] < math.inf else ():
+            planned = parse_timestamp(row["planned_at"])
+            since, until = format_timestamp(planned - HOUR), format_timestamp(planned - ONE_MOMENT)
+            count = sum(since < one["started_at"] < until and one["id"] != row["id"] for one in rows)
+            is_moved = any(abs(moved - planned) <= 2.0 * LONGEST_MOVE for moved in clock_moves)
+            if count >= limits[venue] and not is_moved:
+                what = f"{row['id']} on {row['ref']} was planned at {planned}"
+                yield f"orders: {what}, {count} were sent at {venue} in the hour before, {limits[venue]:g} may be"
 
 
 def unreserved_calls(

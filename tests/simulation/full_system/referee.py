@@ -73,7 +73,6 @@ MOST_AHEAD_S, ONE_MOMENT_S = 30.0, 2.0
 EARLY_S = 60.0
 # For how long orders rest, where the configuration says nothing else.
 ORDER_LIFETIME_S: Mapping[str, float] = {"manifold": 60.0, "polymarket": 3_600.0}
-FORECAST_PATH = "/api/questions/forecast/"
 # Hours for which an approval is valid, where the configuration says nothing else.
 APPROVAL_H = 12.0
 # A request to close a position is refused when it is older, and its sale may take so long.
@@ -110,7 +109,6 @@ class WorldReferee(WorldFacts):
             if write["kind"] != "cancel":
                 yield from (f"referee: {self.describe(write)}, and {why}" for why in self._objections(write))
         yield from self._comments()
-        yield from self._forecasts_in_an_hour()
         yield from self._approvals()
         for venue in sorted({order["venue"] for order in self.facts["orders"]}):
             orders = [order for order in self.facts["orders"] if order["venue"] == venue]
@@ -176,21 +174,6 @@ class WorldReferee(WorldFacts):
         early = EARLY_S if write["venue"] == "polymarket" else 0.0
         if not wanted - early - UNDER_WAY_S <= lasts_s <= wanted + ONE_MOMENT_S:
             yield f"it would rest for {lasts_s:.0f} s more, {wanted:g} s are set"
-
-    def _forecasts_in_an_hour(self) -> Iterator[str]:
-        """Where nothing is paid so many forecasts are sent in an hour as orders may be elsewhere."""
-        sent = [one for one in self.facts["writes"] if one["path"] == FORECAST_PATH]
-        for place, write in enumerate(sent):
-            table = self.venue_table(self.era_at(write["at_s"])["config"], write["venue"])
-            most = table.get("caps", {}).get("orders_per_hour")
-            if most is None or place < most:
-                continue
-            first = sent[place - most]
-            times = (write["at_s"] - first["at_s"], (write["clock"] - first["clock"]).total_seconds())
-            # Only where the clock was not set meanwhile.
-            if times[0] < 3_540.0 and abs(times[1] - times[0]) < 1.0:
-                what = f"forecast {most + 1} in {times[0]:.0f} s"
-                yield f"referee: {self.describe(write)}, and it is {what}, {most} an hour may be"
 
     def _arms(self, write: Fact, table: Fact) -> list[Fact]:
         """Return the arm records that may be in force when a write arrives: the last one heard of, and newer ones."""

@@ -141,18 +141,6 @@ def test_an_order_rests_for_as_long_as_is_set(venue: str, lasts_s: float, count:
     assert ["it would rest for" in one for one in found] == [True] * count
 
 
-@pytest.mark.parametrize(("times", "most", "count"), [((0, 60, 120), 2, 1), ((0, 60, 3_700), 2, 0), ((0, 60), 2, 0)])
-def test_so_many_forecasts_are_sent_in_an_hour(times: tuple[float, ...], most: int, count: int) -> None:
-    settings = {"venues": {"metaculus": {"mode": "live", "caps": {"orders_per_hour": most}}}}
-    acts = [{**arm(config=settings), "venue": "metaculus"}]
-    sent = [
-        {**write(at_s), "venue": "metaculus", "path": "/api/questions/forecast/", "questions": {}, "body": []}
-        for at_s in times
-    ]
-    found = judge(acts=acts, config=settings, writes=sent)
-    assert ["2 an hour may be" in one for one in found] == [True] * count
-
-
 @pytest.mark.parametrize(
     ("body", "words"),
     [
