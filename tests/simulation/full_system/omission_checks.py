@@ -81,10 +81,21 @@ select i.id, i.ref, i.venue, f.forecaster, f.made_at, i.changed_at, q.closes_at,
 from intent i join forecast f on f.id = i.forecast join question q on q.ref = i.ref
 where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
 """
+# What was forecast at Metaculus, and when its question had a comment in the day before or later on.
+_UNCOMMENTED = """
+select i.id, i.ref, i.venue, i.changed_at, q.closes_at,
+  (select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at, (
+  select min(c.planned_at) from intent c where c.ref = i.ref and c.action = 'comment'
+    and julianday(c.planned_at) > julianday(i.changed_at, '-1 day')) as commented_at
+from intent i join question q on q.ref = i.ref
+where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
+"""
 _WORKED_ON = """
 select started_at, coalesce(ended_at, started_at) as ended_at from forecast
 where ref = :ref and forecaster = :forecaster and forecast_only = 0
 """
+# A forecast is commented on within a day.
+COMMENTED_WITHIN = timedelta(hours=23)
 # So long after it is known that it did not arrive a forecast is sent again.
 SENT_AGAIN = timedelta(minutes=6)
 _ARMS = "select venue, armed_at, until, disarmed_at from arm order by armed_at"
@@ -122,6 +133,7 @@ class OmissionChecks:
         yield from self._unsent()
         yield from self._not_sent_again()
         yield from self._not_withdrawn()
+        yield from self._not_commented()
         yield from self._not_renewed()
         yield from self._forecast_after_close()
         yield from self._held_on()
@@ -219,6 +231,23 @@ class OmissionChecks:
             if count := sum(not any(_overlaps(one, *run) for run in runs) for one in passes):
                 what = f"the forecast of {row['ref']} of {row['made_at']}"
                 yield f"omission: {what} was to be withdrawn from {due} on, and {count} passes did not"
+
+    def _not_commented(self) -> Iterator[str]:
+        """Where that is set, the first forecast of a question at Metaculus in a day is followed by a comment."""
+        tables = [config["venues"].get("metaculus", {}) for config in self.configs]
+        modes = {table.get("mode") for table in tables}
+        if not all(table.get("comment") for table in tables) or not modes <= {"live", "approve"}:
+            return
+        for row in read_rows(self.ledger, _UNCOMMENTED):
+            since = parse_timestamp(row["changed_at"])
+            ends = [parse_timestamp(row[name]) for name in ("commented_at", "closes_at", "resolved_at") if row[name]]
+            until = min([*ends, since + COMMENTED_WITHIN])
+            is_quiet = self._is_armed(row["venue"], since, format_timestamp(until))
+            if row["ref"] in self.locked or not is_quiet or self._is_stopped(row["venue"], since, until):
+                continue
+            if (count := self._passes_between("submit", since, until)) > 1:
+                what = f"the forecast of {row['ref']} that arrived by {since}"
+                yield f"omission: {what} was commented on at {row['commented_at']}, {count} passes did not"
 
     def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
         """Say whether somebody, or the program, had stopped a venue in that time."""

@@ -309,3 +309,38 @@ def test_a_stale_forecast_is_withdrawn(
     rows += [] if renewed is None else [forecast(renewed, ref=ref, revision=2, forecast_only=0, decided_at=at(renewed))]
     found = judge(tmp_path, *rows, passes=passed("submit", 8.0, 9.0), configs=[config])
     assert ["was to be withdrawn" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("commented", "closes", "halted", "config", "count"),
+    [
+        (1.5, 30.0, False, True, 0),
+        (None, 30.0, False, True, 1),
+        (3.6, 30.0, False, True, 1),
+        (-3.0, 30.0, False, True, 0),
+        (None, 2.5, False, True, 0),
+        (None, 30.0, True, True, 0),
+        (None, 30.0, False, False, 0),
+    ],
+)
+def test_a_forecast_is_followed_by_a_comment(
+    tmp_path: Path, commented: float | None, closes: float, *, halted: bool, config: bool, count: int
+) -> None:
+    ref, venue = "metaculus:7:8", {"mode": "live", "forecasters": ["drifter"], "comment": config}
+    row = {"seq": 1, "id": "i", "ref": ref, "venue": "metaculus", "action": "forecast", "state": "acked"}
+    rows: list[Any] = [("intent", {**row, "planned_at": at(0.9), "changed_at": at(1.0), "forecast": "f"})]
+    rows += [("attempt", {"intent": "i", "started_at": at(0.95)})]
+    rows += [("question", {"ref": ref, "venue": "metaculus", "version": "v", "closes_at": at(closes)})]
+    rows += [("arm", {"venue": "metaculus", "armed_at": at(-9.0), "until": at(90.0)})]
+    if commented is not None:
+        about = {"ref": ref, "venue": "metaculus", "action": "comment", "state": "acked"}
+        rows.append(("intent", {**about, "seq": 2, "planned_at": at(commented)}))
+    acts = [act("halt", 1.1)] if halted else []
+    found = judge(
+        tmp_path,
+        *rows,
+        passes=passed("submit", 2.0, 3.0, 4.0),
+        acts=acts,
+        configs=[{**CONFIG, "venues": {"metaculus": venue}}],
+    )
+    assert ["was commented on at" in one for one in found] == [True] * count
