@@ -37,8 +37,10 @@ LEAST_SAID, MOST_SAID = 0.001, 0.999
 LEAST_CHANCE = 1e-4
 # The steps of a forecaster of the simulation; beliefs carry rounding.
 STEPS, BELIEF_SLACK = (1, 2, 3), 1e-6
-# A forecast is taken back at Metaculus with this request.
-WITHDRAW = "/api/questions/withdraw/"
+# A forecast is made, and taken back, at Metaculus with these requests.
+FORECAST, WITHDRAW = "/api/questions/forecast/", "/api/questions/withdraw/"
+# By so much a sum of shares is rounded, and so far from what was forecast a valid curve may be.
+SHARES_SUM, CURVE_SLACK = 1e-5, 0.013
 # Of the settings that nobody set.
 TRIAL_SHARE, STALE_AFTER_H, MIN_GAP_H, QUESTION_USD = 0.5, 72.0, 1.0, 5.0
 ROWS: Mapping[str, str] = {
@@ -275,18 +277,19 @@ class EffectReferee(WorldFacts):
                     yield f"referee: {name} has {what} of {ref}, and that was not forecast"
 
     def _said(self) -> Iterator[str]:
-        """What Metaculus gets for a question of yes or no is what was forecast, within the bounds that it has."""
-        meant: dict[str, set[float]] = defaultdict(set)
+        """What Metaculus gets is what was forecast, within the bounds that it has: a chance, shares, or a curve.
+
+        What has to be changed is changed least: shares and the points of a curve stay near to what was forecast.
+        """
+        meant: dict[str, list[Any]] = defaultdict(list)
         for row in self.ledger.get("said", ()):
-            for prediction in json.loads(row["predictions"]).values():
-                if (chance := prediction.get("probability")) is not None:
-                    meant[row["ref"].rsplit(":", 1)[1]].add(min(max(chance, LEAST_SAID), MOST_SAID))
+            meant[row["ref"].rsplit(":", 1)[1]] += json.loads(row["predictions"]).values()
         for write in self.facts["writes"]:
             items = write["body"] if write["venue"] == "metaculus" and isinstance(write["body"], list) else ()
-            for item in items:
-                said, known = item.get("probability_yes"), meant[str(item.get("question"))]
-                if said is not None and not any(abs(said - one) < BELIEF_SLACK for one in known):
-                    what = f"{said} for question {item['question']}, and {sorted(known)} were forecast"
+            for item in items if write["path"] == FORECAST else ():
+                known = meant[str(item["question"])]
+                if not any(_is_said(item, one) for one in known):
+                    what = f"{str(item)[:160]}, and {str(known)[:160]} were forecast"
                     yield f"referee: {self.describe(write)}: {what}"
 
     def _refunds(self) -> Iterator[str]:
@@ -393,6 +396,28 @@ def untold_outcomes(told: Collection[tuple[str, str]], recorded: Sequence[Fact])
 def read_forecast_files(folder: Path) -> dict[str, Any]:
     """Return the files of a bucket by name."""
     return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.json"))}
+
+
+def _is_said(item: Fact, meant: Fact) -> bool:
+    """Say whether a request to Metaculus says what was forecast (docs/facts/metaculus.md#objects)."""
+    said = item.get("probability_yes")
+    if said is not None and meant.get("probability") is not None:
+        return bool(abs(said - min(max(meant["probability"], LEAST_SAID), MOST_SAID)) < BELIEF_SLACK)
+    shares, options = item.get("probability_yes_per_category"), meant.get("probabilities")
+    if shares is not None and options is not None:
+        # Of so many options each may be lifted to the least, which is taken from the others.
+        slack = LEAST_SAID * len(shares) + BELIEF_SLACK
+        is_whole = abs(math.fsum(shares.values()) - 1.0) < SHARES_SUM
+        return is_whole and shares.keys() == options.keys() and _is_close(shares, options, slack)
+    points, curve = item.get("continuous_cdf"), meant.get("cdf")
+    if points is None or curve is None or len(points) != len(curve):
+        return False
+    # Each of its steps has a hundredth of a flat one at least, and an open end a thousandth.
+    return _is_close(dict(enumerate(points)), dict(enumerate(curve)), CURVE_SLACK)
+
+
+def _is_close(said: Mapping[Any, float], meant: Mapping[Any, float], slack: float) -> bool:
+    return all(abs(value - meant[name]) <= slack for name, value in said.items())
 
 
 def _is_exit_due(least: float, most: float, bounds: Mapping[str, float | None]) -> bool:

@@ -189,11 +189,29 @@ def test_a_price_of_a_round_is_no_outcome(told: tuple[str, str], target: str, ki
     assert len([*untold_outcomes({told}, [row])]) == wrong
 
 
-@pytest.mark.parametrize(("meant", "said", "wrong"), [(0.3, 0.3, 0), (0.0002, 0.001, 0), (0.004, 0.01, 1)])
-def test_a_venue_gets_the_probability_that_was_forecast(meant: float, said: float, wrong: int) -> None:
-    row = {"ref": "metaculus:1:2", "predictions": json.dumps({"t": {"probability": meant}})}
+FLAT = [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("meant", "said", "wrong"),
+    [
+        ({"probability": 0.3}, {"probability_yes": 0.3}, 0),
+        ({"probability": 0.0002}, {"probability_yes": 0.001}, 0),
+        ({"probability": 0.004}, {"probability_yes": 0.01}, 1),
+        ({"probability": 0.3}, {"probability_yes": 0.7}, 1),
+        ({"probabilities": {"a": 0.3, "b": 0.7}}, {"probability_yes_per_category": {"a": 0.3, "b": 0.7}}, 0),
+        ({"probabilities": {"a": 0.0, "b": 1.0}}, {"probability_yes_per_category": {"a": 0.001, "b": 0.999}}, 0),
+        ({"probabilities": {"a": 0.3, "b": 0.7}}, {"probability_yes_per_category": {"a": 0.7, "b": 0.3}}, 1),
+        ({"probabilities": {"a": 0.3, "b": 0.7}}, {"probability_yes_per_category": {"a": 0.31, "b": 0.69}}, 1),
+        ({"cdf": FLAT}, {"continuous_cdf": [0.001, 0.505, 0.999]}, 0),
+        ({"cdf": FLAT}, {"continuous_cdf": [0.0, 0.45, 1.0]}, 1),
+        ({"cdf": FLAT}, {"continuous_cdf": [0.0, 1.0]}, 1),
+    ],
+)
+def test_a_venue_gets_what_was_forecast(meant: Fact, said: Fact, wrong: int) -> None:
+    row = {"ref": "metaculus:1:2", "predictions": json.dumps({"t": meant})}
     sent = {**moment(), "venue": "metaculus", "path": "/api/questions/forecast/", "kind": "write"}
-    sent |= {"body": [{"question": 2, "probability_yes": said}]}
+    sent |= {"body": [{"question": 2, **said}]}
     venues = {"venues": {"metaculus": {"mode": "live"}, "polymarket": {"mode": "live"}}}
     assert len(judge({"said": [row]}, config=venues, writes=[sent])) == wrong
 
@@ -213,9 +231,10 @@ def test_a_forecast_is_withdrawn_once(paths: tuple[str, ...], disturbed: tuple[i
             "venue": "metaculus",
             "number": number,
             "path": f"/api/questions/{path}/",
-            "body": [{"question": 7}],
+            "body": [{"question": 7, **({"probability_yes": 0.5} if path == "forecast" else {})}],
         }
         for number, path in enumerate(paths)
     ]
     tables = {"venues": {"metaculus": {"mode": "live"}}}
-    assert len(judge(writes=writes, disturbed={"metaculus": {*disturbed}}, config=tables)) == wrong
+    said = {"ref": "metaculus:1:7", "predictions": json.dumps({"t": {"probability": 0.5}})}
+    assert len(judge({"said": [said]}, writes=writes, disturbed={"metaculus": {*disturbed}}, config=tables)) == wrong
