@@ -113,6 +113,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "llm.budget.question_usd": (0.5, 0.02, 1.0),
     "llm.budget.run_usd": (0.0, 0.0, 0.0),
     "llm.budget.ask_above_usd": (0.0, 0.0, 0.0),
+    "venues.polymarket.settings.paper_settle_s": (0.5, 60.0, 20_000.0),
     "venues.polymarket.settings.paper_refusal_share": (0.3, 0.01, 0.3),
     "venues.polymarket.settings.paper_restart_share": (0.3, 0.01, 0.2),
     "venues.polymarket.settings.paper_failure_share": (0.3, 0.01, 0.3),

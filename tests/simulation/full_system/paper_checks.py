@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ RESTING, SECOND = ("GTC", "GTD"), timedelta(seconds=1)
 AT_ONCE = timedelta(seconds=60)
 # A fill is in millionths of shares, and what an order is left with is rounded with each of its parts.
 SAME_FILL, LEAST_TRADE = 1e-4, 1e-6
+# Who is filled first at a price, where nobody set it; and with which setting a venue says when an outcome is paid.
+QUEUE = "neutral"
+SETTLES: Mapping[str, tuple[str, float]] = {
+    "manifold": ("resolve_after_s", 900.0),
+    "polymarket": ("paper_settle_s", 600.0),
+}
 # The venue ends an order that rests so long before its expiry.
 EARLY = timedelta(seconds=60)
 # The shares of the account that may be at stake, where nobody set them (docs/settings.md).
@@ -83,6 +90,8 @@ from fill f join intent i on i.id = f.intent where i.mode = 'paper' order by f.a
 """
 # Of the book of an account on paper: the orders that rested until they expired.
 EXPIRED = "select intent from ticket where state = 'expired'"
+# And the outcomes that were paid.
+PAID = "select ref, at from settlement where undone_at is null"
 _RESUMED = """
 select venue, resumed_at from halt where resumed_at is not null and (end_condition = 'person' or resumed_by <> '')
 """
@@ -110,7 +119,7 @@ class PaperChecks:
     ``books`` are the prices that the doubles showed, ``trades`` those of others at the exchange, by contract,
     ``endings`` what each contract pays, by venue and contract, ``contracts`` what each is counted with by caps,
     and ``marks`` what the ledger held shares to be worth as each life ended. ``expired`` are the orders that rested to
-    their end.
+    their end, ``payouts`` the rows of ``PAID`` of each book.
     """
 
     ledger: Path
@@ -122,6 +131,7 @@ class PaperChecks:
     marks: Sequence[Fact] = ()
     clock_moves: Sequence[datetime] = ()
     expired: Collection[str] = ()
+    payouts: Sequence[Row] = ()
 
     def violations(self) -> Iterator[str]:
         """Say which order on paper met the market too early, or at no price of it, and which account is wrong."""
@@ -136,6 +146,8 @@ class PaperChecks:
         yield from self._market_maker_fills()
         yield from self._book_fills()
         yield from self._missed_trades()
+        yield from self._queue()
+        yield from self._early_payouts()
         yield from self._caps()
         yield from self._accounts()
         yield from self._wrong_marks()
@@ -304,6 +316,60 @@ class PaperChecks:
             if parts[name] < min(order["shares"], sum(beyond)) - SAME_FILL:
                 what = f"rested for {order['shares']:g} shares and got {parts[name]:g}"
                 yield f"paper: {name} on {row['ref']} {what}, and {sum(beyond):g} were traded beyond its price"
+
+    def _queue(self) -> Iterator[str]:
+        """Trades at the price of an order that rests fill what was there before it first, as far as is set."""
+        parts: dict[str, list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _ALL_FILLS):
+            parts[row["id"]].append(row)
+        for rows in parts.values():
+            order, started = json.loads(rows[0]["order_body"]), parse_timestamp(rows[0]["started_at"])
+            if order.get("terms", {}).get("type") not in RESTING or self._has_moved(started):
+                continue
+            settings = [config["venues"][rows[0]["venue"]].get("settings", {}) for config in self.configs]
+            queues = {table.get("paper_queue", QUEUE) for table in settings}
+            arrived, side = started + self._delay(rows[0]["venue"]), "bids" if order["side"] == "buy" else "asks"
+            seen = self._seen_then(order["contract"], order["leg"], started, arrived + READ_BEFORE)
+            sizes = {dict(_rounded(one[side])).get(round(order["limit"], 6), 0.0) for one in seen if side in one}
+            if len(queues) != 1 or len(sizes) != 1 or self._has_moved(parse_timestamp(rows[-1]["at"])):
+                continue
+            got = sum(row["shares"] for row in rows)
+            most = self._traded_for(order, started, parse_timestamp(rows[-1]["at"]), queues.pop(), sizes.pop())
+            if got > most + SAME_FILL:
+                what = f"{rows[0]['id']} on {rows[0]['ref']} rested and got {got:g} by {rows[-1]['at']}"
+                yield f"paper: {what}, and behind those before it {most:g}"
+
+    def _traded_for(self, order: Fact, since: datetime, until: datetime, queue: str, ahead: float) -> float:
+        """Return the most that trades of others leave for an order with so many shares ahead of it."""
+        is_bid = (order["side"] == "buy") == (order["leg"] == "yes")
+        own, got = order["limit"] if order["leg"] == "yes" else 1.0 - order["limit"], 0.0
+        left = 0.0 if queue == "optimistic" else ahead
+        for one in sorted(self.trades.get(order["contract"], ()), key=itemgetter("at")):
+            beyond = (own - one["price"]) * (1.0 if is_bid else -1.0)
+            if one["buys"] is is_bid or beyond < -PRICE_SLACK or not since - SECOND <= one["at"] <= until + SECOND:
+                continue
+            if beyond > PRICE_SLACK:
+                left, got = 0.0, got + one["size"]
+            elif queue != "strict":
+                got += max(0.0, one["size"] - left)
+                left = max(0.0, left - one["size"])
+        return got
+
+    def _has_moved(self, at: datetime) -> bool:
+        return any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves)
+
+    def _early_payouts(self) -> Iterator[str]:
+        """Shares are paid so long after their outcome as is set."""
+        for row in self.payouts:
+            venue, _, contract = row["ref"].partition(":")
+            ending = self.endings.get((venue, contract))
+            name, default = SETTLES[venue]
+            waits = min(config["venues"][venue].get("settings", {}).get(name, default) for config in self.configs)
+            if ending is None or ending["was_undone"] or ending["since"] is None:
+                continue
+            waited = (parse_timestamp(row["at"]) - ending["since"]).total_seconds()
+            if waited < waits - ONE_MOMENT.total_seconds() and not self._has_moved(parse_timestamp(row["at"])):
+                yield f"paper: {row['ref']} was paid {waited:.0f} s after its outcome, {waits:g} s are set"
 
     # Caps (docs/settings.md), which hold on paper too
 
@@ -526,6 +592,10 @@ def _without_taken(
                 own += part
         left.append((price, max(size - own, 0.0)))
     return [(price, size) for price, size in left if size > LEAST_TRADE]
+
+
+def _rounded(levels: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(round(price, 6), size) for price, size in levels]
 
 
 def _pool_level(order: Fact, price: float) -> tuple[str, float]:

@@ -31,6 +31,8 @@ CENT, SAME = 0.006, 1e-6
 MOVED, PRICED = 0.05, timedelta(hours=13)
 # A venue gives the time of an outcome in seconds or better.
 ONE_SECOND = timedelta(seconds=1.0)
+# Outcomes of Manifold count after so long, where nobody set it.
+RESOLVE_AFTER_S = 900.0
 # A calibration moves a forecast by so much at most.
 MOST_CORRECTED = 0.1
 # The weights of a blend before any outcome, and by how much those on record are rounded.
@@ -87,7 +89,9 @@ _TRIALS = """
 select f.id, f.ref, f.forecaster, max(t.number) as trials from forecast f join trial t on t.forecast = f.id
 where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') group by f.id
 """
-_ENDINGS = "select ref, resolved_at from resolution where kind in ('happened', 'void') and ref like 'manifold:%'"
+_ENDINGS = """
+select ref, resolved_at, seen_at from resolution where kind in ('happened', 'void') and ref like 'manifold:%'
+"""
 _UNAPPROVED = """
 select i.id, i.ref, i.venue, i.planned_at, p.probability, p.body, json_extract(i.order_body, '$.expected') as price,
   json_extract(i.order_body, '$.leg') as leg, json_extract(i.order_body, '$.side') as side
@@ -255,13 +259,18 @@ class RecordChecks:
                 yield f"schedule: {row['id']} of {row['ref']} has {row['trials']} trials, and {sorted(wanted)} are set"
 
     def _endings(self) -> Iterator[str]:
-        """An outcome counts since the moment at which its venue gave it."""
+        """An outcome counts since the moment at which its venue gave it, once nobody takes it back at once."""
         for row in read_rows(self.ledger, _ENDINGS):
             ending = self.endings.get(("manifold", row["ref"].partition(":")[2]))
             if ending is None or ending["was_undone"] or ending["since"] is None:
                 continue
             if abs(parse_timestamp(row["resolved_at"]) - ending["since"]) > ONE_SECOND:
                 yield f"outcome: {row['ref']} counts as known at {row['resolved_at']}, and was at {ending['since']}"
+            tables = [config["venues"]["manifold"].get("settings", {}) for config in self.configs]
+            waits = timedelta(seconds=min(table.get("resolve_after_s", RESOLVE_AFTER_S) for table in tables))
+            if parse_timestamp(row["seen_at"]) - ending["since"] < waits - ONE_SECOND:
+                what = f"{row['ref']} had an outcome at {ending['since']}"
+                yield f"outcome: {what}, which counted at {row['seen_at']}, to wait for {waits}"
 
     def _far_from_the_market(self) -> Iterator[str]:
         """Without an answer of a person nothing is sent whose belief is too far from the market."""

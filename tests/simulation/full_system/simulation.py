@@ -53,7 +53,7 @@ from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.omission_checks import JobPass, OmissionChecks
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
-from tests.simulation.full_system.paper_checks import EXPIRED, PaperChecks, read_marks
+from tests.simulation.full_system.paper_checks import EXPIRED, PAID, PaperChecks, read_marks
 from tests.simulation.full_system.plan import (
     DAY_S,
     DRIFTER_FILE,
@@ -454,6 +454,7 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
         marks=facts["marks"],
         clock_moves=clock_moves,
         expired=[row["intent"] for book in _paper_books(ledger) for row in read_rows(book, EXPIRED)],
+        payouts=[row for book in _paper_books(ledger) for row in read_rows(book, PAID)],
     )
     return [*sizing.violations(), *paper.violations()]
 

@@ -344,3 +344,42 @@ def test_losses_stop_an_account_on_paper(
     mine[1][1]["started_at"] = at(400.0)
     found = judge(tmp_path, *rows, *mine, daily_loss=5.0)
     assert len([one for one in found if "lost" in one]) == count
+
+
+# 10 shares rest at 0.42, of which 4 were bid for before; then 9 are sold at 0.42.
+@pytest.mark.parametrize(
+    ("queue", "got", "price", "count"),
+    [
+        ("neutral", 5.0, 0.42, 0),
+        ("neutral", 6.0, 0.42, 1),
+        (None, 6.0, 0.42, 1),
+        ("optimistic", 9.0, 0.42, 0),
+        ("strict", 1.0, 0.42, 1),
+        ("strict", 9.0, 0.41, 0),
+    ],
+)
+def test_an_order_that_rests_waits_behind_those_before_it(
+    tmp_path: Path, queue: str | None, got: float, price: float, count: int
+) -> None:
+    rows = order(1, 900.0, shares=got, price=0.42, **RESTS)
+    settings = {} if queue is None else {"paper_queue": queue}
+    checks = PaperChecks(
+        ledger=write_ledger(tmp_path, TABLES, rows),
+        configs=[{"venues": {"polymarket": {"paper": {"delay_s": 5.0}, "settings": settings}}}],
+        books={BOOK: [shown(5.0, 0.42, 0.44) | {"asks": [(0.44, 9.0)], "bids": [(0.42, 4.0), (0.4, 9.0)]}]},
+        endings={},
+        trades={"lamp": [traded(600.0, price, 9.0)]},
+    )
+    assert ["behind those before it" in one for one in checks.violations()] == [True] * count
+
+
+@pytest.mark.parametrize(("waited", "undone", "count"), [(600.0, False, 0), (500.0, False, 1), (500.0, True, 0)])
+def test_shares_are_paid_after_as_long_as_is_set(tmp_path: Path, waited: float, *, undone: bool, count: int) -> None:
+    checks = PaperChecks(
+        ledger=write_ledger(tmp_path, TABLES, []),
+        configs=[{"venues": {"polymarket": {"settings": {"paper_settle_s": 600.0}}}}],
+        books={},
+        endings={("polymarket", "lamp"): {"yes": 1.0, "since": NOON, "was_undone": undone}},
+        payouts=[{"ref": "polymarket:lamp", "at": at(waited)}],
+    )
+    assert ["600 s are set" in one for one in checks.violations()] == [True] * count

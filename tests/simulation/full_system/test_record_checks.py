@@ -86,10 +86,11 @@ def test_a_forecast_has_as_many_trials_as_are_set(tmp_path: Path, trials: int, c
     assert len(judge(tmp_path, rows, trials=3)) == count
 
 
-@pytest.mark.parametrize(("hours", "count"), [(0.0, 0), (1.0, 1)])
-def test_an_outcome_counts_since_its_venue_gave_it(tmp_path: Path, hours: float, count: int) -> None:
+@pytest.mark.parametrize(("hours", "seen", "count"), [(0.0, 0.25, 0), (1.0, 0.25, 1), (0.0, 0.2, 1)])
+def test_an_outcome_counts_since_its_venue_gave_it(tmp_path: Path, hours: float, seen: float, count: int) -> None:
     known: Any = {("manifold", "lamp"): {"since": NOON, "was_undone": False}}
-    row = {"ref": REF, "kind": "happened", "resolved_at": (NOON + timedelta(hours=hours)).isoformat()}
+    times = {"resolved_at": NOON + timedelta(hours=hours), "seen_at": NOON + timedelta(hours=seen)}
+    row = {"ref": REF, "kind": "happened", **{name: one.isoformat() for name, one in times.items()}}
     assert len(judge(tmp_path, [("resolution", row)], endings=known)) == count
 
 
