@@ -83,6 +83,16 @@ where s.rule = 'brier' and s.at >= :since and s.at <= :at and r.seen_at <= :at
 _COSTS_SINCE = """
 select count(*) as calls, total(coalesce(cost_usd, worst_usd)) as usd from model_call where at >= :since and at <= :at
 """
+_SPENT = "select at, cost_usd, worst_usd, latency_s from model_call where worst_usd > 0"
+_WORTHS = """
+select venue, paper, at, equity, equity - transfers - unconfirmed as worth from account_reading order by id
+"""
+_RESUMED = "select venue, resumed_at from halt where resumed_at is not null"
+# What models may cost in a day, and which share of an account is a big loss, where nobody set it; and which share of a
+# budget is most of it.
+DAY_USD, LOSS_SHARE, MOSTLY = 20.0, 0.1, 0.8
+# Amounts on record are rounded; a loss of so much more, or less, than its bound is judged.
+USD_SLACK, CENT, SURELY = 1e-4, 0.02, 1.1
 # What comes and goes by itself from one look to the next: the pager of the simulation takes no message at times.
 MAY_FLAP = ("notifier:", "clock:")
 _SENT = "select id, channel, level, state, at, due_at, ended_at, attempts, text, subject from notification"
@@ -123,6 +133,8 @@ class AlertChecks:
         yield from self._crashes()
         yield from self._failing(alerts, looks)
         yield from self._failing_trials(alerts, looks)
+        yield from self._budgets(alerts, looks)
+        yield from self._losses(alerts, looks)
         yield from self._messages(alerts)
         yield from self._quiet_hours()
         yield from self._letters(looks)
@@ -219,6 +231,57 @@ class AlertChecks:
                 if is_failing and not is_told and not self._has_clock_moved(look.started_at - DAY, look.ended_at):
                     what = f"all {len(last)} trials of {forecaster} up to {last[-1]['ended_at']} failed"
                     yield f"alerts: {what}, and that was not reported by the look of {look.started_at}"
+                    return
+
+    def _budgets(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
+        """That most of the budget of a day is used is said by the next look, and not before."""
+        sets = [config.get("llm", {}).get("budget", {}).get("day_usd", DAY_USD) for config in self.configs]
+        calls = read_rows(self.ledger, _SPENT)
+        told = [one for one in alerts if one["key"].startswith("budget_80:all models")]
+        for look in looks if sets else ():
+            day = format_timestamp(look.started_at)[:10]
+            if self._has_clock_moved(look.started_at, look.ended_at):
+                continue
+            today = [call for call in calls if call["at"].startswith(day)]
+            over = [call for call in today if _ended(call) < look.started_at - ONE_MOMENT]
+            least = sum(call["cost_usd"] or 0.0 for call in over)
+            # What is under way, or was never answered, may count with its most.
+            begun = [call for call in today if parse_timestamp(call["at"]) < look.ended_at + ONE_MOMENT]
+            open_calls = [call for call in begun if call not in over or call["cost_usd"] is None]
+            most = least + sum(call["worst_usd"] for call in open_calls)
+            now = format_timestamp(look.ended_at)
+            is_told = any(one["opened_at"] <= now and (one["closed_at"] or "~") > day for one in told)
+            if least >= MOSTLY * max(sets) + USD_SLACK and not is_told:
+                yield f"alerts: {least:.4f} USD of {max(sets):g} were spent by {look.started_at}, and that was not said"
+                return
+            news = [one for one in told if format_timestamp(look.started_at) <= one["opened_at"] <= now]
+            if news and most < MOSTLY * min(sets) - USD_SLACK:
+                yield f"alerts: {news[0]['text']!r} was said at {look.started_at}, {most:.4f} USD were spent"
+
+    def _losses(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
+        """That an account lost a big share of it today is said by the next look, and not before."""
+        shares = [config.get("alerts", {}).get("loss_share", LOSS_SHARE) for config in self.configs]
+        rows, resumed = read_rows(self.ledger, _WORTHS), read_rows(self.ledger, _RESUMED)
+        for venue, paper in sorted({(row["venue"], row["paper"]) for row in rows}):
+            mine = [row for row in rows if (row["venue"], row["paper"]) == (venue, paper)]
+            told = [one for one in alerts if one["key"].startswith(f"loss:{venue}")]
+            for look in looks:
+                now, day = format_timestamp(look.ended_at), format_timestamp(look.started_at)[:10]
+                seen = [row for row in mine if row["at"] <= format_timestamp(look.started_at - ONE_MOMENT)]
+                later = [row for row in mine if format_timestamp(look.started_at - ONE_MOMENT) < row["at"] <= now]
+                since = max((one["resumed_at"] for one in resumed if one["venue"] in {"", venue}), default="")
+                if not seen or later or since > day or self._has_clock_moved(look.started_at, look.ended_at):
+                    continue
+                before, after = [row for row in seen if row["at"] <= day], [row for row in seen if row["at"] > day]
+                began = (before[-1:] or after[:1])[0]["worth"]
+                lost, worth = began - seen[-1]["worth"], seen[-1]["equity"]
+                is_told = any(one["opened_at"] <= now < (one["closed_at"] or "~") for one in told)
+                bounds = [share * (worth + lost) for share in shares]
+                if (lost > max(bounds) * SURELY + CENT and not is_told) or (
+                    is_told and lost < min(bounds) / SURELY - CENT
+                ):
+                    what = f"{venue} lost {lost:.2f} of {worth + lost:.2f} by {look.started_at}"
+                    yield f"alerts: {what}, and that was {'' if is_told else 'not '}said to be a big loss"
                     return
 
     def _messages(self, alerts: Sequence[Row]) -> Iterator[str]:
@@ -327,6 +390,10 @@ class AlertChecks:
 
     def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
         return any(first - LONGEST_MOVE <= moved <= last + LONGEST_MOVE for moved in self.clock_moves)
+
+
+def _ended(call: Row) -> datetime:
+    return parse_timestamp(call["at"]) + timedelta(seconds=call["latency_s"] or 0.0)
 
 
 def _began(one: JobPass) -> datetime:

@@ -97,6 +97,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "policy.stale_after_h": (0.8, 2.0, 24.0),
     "policy.min_gap_h": (0.4, 0.2, 6.0),
     "policy.price_move": (0.5, 0.1, 0.6),
+    "alerts.loss_share": (0.5, 0.002, 0.1),
     "daemon.lease_s": (0.5, 30.0, 900.0),
     # Fewer or slower ones would not do all that is due in the pause between two passes of the simulation.
     "daemon.concurrency": (0.4, 6.0, 16.0),

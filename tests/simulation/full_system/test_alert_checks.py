@@ -16,6 +16,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 # The columns that the checks read, of the tables that they read.
 TABLES = """
 create table halt (venue, why, at, resumed_at);
+create table account_reading (id, venue, paper, at, equity, transfers, unconfirmed);
 create table approval (id, asked_at, expires_at, answered_at);
 create table intent (id, ref, state, changed_at, planned_at, order_body);
 create table fill (intent, at);
@@ -28,7 +29,7 @@ create table question (ref, venue);
 create table score (forecast, target, rule, resolution, value, at);
 create table prediction (forecast, target);
 create table trial (forecast, ended_at, body);
-create table model_call (at, cost_usd, worst_usd);
+create table model_call (at, cost_usd, worst_usd, latency_s);
 """
 Rows = list[tuple[str, dict[str, Any]]]
 SOLD = json.dumps({"closing": "stop-loss: selling would bring 1 (trading.stop_loss = 0.1)"})
@@ -295,3 +296,36 @@ def test_a_crash_is_reported_by_the_next_life(tmp_path: Path, how: str, told: in
     runs = [JobRun(job="score", started_at=one, took_s=0.0, outcome=JobOutcome.DONE, detail="") for one in starts]
     rows: Rows = [("event", {"kind": "crash", "text": "", "at": at(3.0)})] * told
     assert len(judge(tmp_path, rows, lives=lives, runs=runs)) == count
+
+
+@pytest.mark.parametrize(
+    ("spent", "told", "count"),
+    [(0.7, None, 0), (0.85, None, 1), (0.85, 1.0, 0), (0.7, 1.0, 1), (0.85, 2.0, 1)],
+)
+def test_that_most_of_a_budget_is_used_is_said(tmp_path: Path, spent: float, told: float | None, count: int) -> None:
+    call = {"at": stamp(0.1), "cost_usd": spent, "worst_usd": 2.0, "latency_s": 60.0}
+    rows: Rows = [("model_call", call)]
+    key = "budget_80:all models"
+    rows += [] if told is None else alert(key, "85% of the budget of today is used", stamp(told))
+    configs = [{"llm": {"budget": {"day_usd": 1.0}}}]
+    assert len(judge(tmp_path, rows, 1.0, 2.0, configs=configs)) == count
+
+
+# Of 100 that an account was worth at noon.
+@pytest.mark.parametrize(
+    ("lost", "moved", "told", "count"),
+    [
+        (5.0, 0.0, None, 0),
+        (20.0, 0.0, None, 1),
+        (20.0, 0.0, 1.0, 0),
+        (5.0, 0.0, 1.0, 1),
+        # What was taken out of it is no loss.
+        (20.0, -18.0, None, 0),
+    ],
+)
+def test_a_big_loss_is_said(tmp_path: Path, lost: float, moved: float, told: float | None, count: int) -> None:
+    row = {"venue": "sea", "paper": 0, "unconfirmed": 0.0}
+    rows: Rows = [("account_reading", {**row, "id": 1, "at": stamp(0.0), "equity": 100.0, "transfers": 0.0})]
+    rows += [("account_reading", {**row, "id": 2, "at": stamp(0.5), "equity": 100.0 - lost, "transfers": moved})]
+    rows += [] if told is None else alert("loss:sea", "the account at sea lost 20.00", stamp(told))
+    assert len(judge(tmp_path, rows, 1.0, configs=[{"alerts": {"loss_share": 0.1}}])) == count
