@@ -236,19 +236,21 @@ class AlertChecks:
     def _budgets(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
         """That most of the budget of a day is used is said by the next look, and not before."""
         sets = [config.get("llm", {}).get("budget", {}).get("day_usd", DAY_USD) for config in self.configs]
-        calls = read_rows(self.ledger, _SPENT)
+        calls: dict[str, list[tuple[datetime, datetime, Row]]] = defaultdict(list)
+        for call in read_rows(self.ledger, _SPENT):
+            began = parse_timestamp(call["at"])
+            ended = began + timedelta(seconds=call["latency_s"] or 0.0)
+            calls[call["at"][:10]].append((began, ended, call))
         told = [one for one in alerts if one["key"].startswith("budget_80:all models")]
-        for look in looks if sets else ():
-            day = format_timestamp(look.started_at)[:10]
+        for look in looks if sets and calls else ():
+            day, least, most = format_timestamp(look.started_at)[:10], 0.0, 0.0
             if self._has_clock_moved(look.started_at, look.ended_at):
                 continue
-            today = [call for call in calls if call["at"].startswith(day)]
-            over = [call for call in today if _ended(call) < look.started_at - ONE_MOMENT]
-            least = sum(call["cost_usd"] or 0.0 for call in over)
-            # What is under way, or was never answered, may count with its most.
-            begun = [call for call in today if parse_timestamp(call["at"]) < look.ended_at + ONE_MOMENT]
-            open_calls = [call for call in begun if call not in over or call["cost_usd"] is None]
-            most = least + sum(call["worst_usd"] for call in open_calls)
+            for began, ended, call in calls[day]:
+                is_paid = ended < look.started_at - ONE_MOMENT and call["cost_usd"] is not None
+                least += call["cost_usd"] if is_paid else 0.0
+                # What is under way, or was never answered, may count with its most.
+                most += call["cost_usd"] if is_paid else call["worst_usd"] * (began < look.ended_at + ONE_MOMENT)
             now = format_timestamp(look.ended_at)
             is_told = any(one["opened_at"] <= now and (one["closed_at"] or "~") > day for one in told)
             if least >= MOSTLY * max(sets) + USD_SLACK and not is_told:
@@ -390,10 +392,6 @@ class AlertChecks:
 
     def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
         return any(first - LONGEST_MOVE <= moved <= last + LONGEST_MOVE for moved in self.clock_moves)
-
-
-def _ended(call: Row) -> datetime:
-    return parse_timestamp(call["at"]) + timedelta(seconds=call["latency_s"] or 0.0)
 
 
 def _began(one: JobPass) -> datetime:

@@ -148,6 +148,7 @@ class WorldReferee(WorldFacts):
         yield from self._lock_objections(write)
         yield from self._close_objections(write, table)
         yield from self._clock_objections(write)
+        yield from (f"{name} is not open yet" for name in write.get("unopened", ()))
         yield from self._lifetime_objections(write, table)
 
     def _clock_objections(self, write: Fact) -> Iterator[str]:

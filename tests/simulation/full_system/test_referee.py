@@ -119,6 +119,12 @@ def test_nothing_is_sent_while_the_clock_is_wrong(ahead_s: float, since_s: float
     assert [f"ahead since {NOON_S - since_s:.0f} s" in one for one in found] == [True] * count
 
 
+def test_nothing_is_sent_for_a_question_before_it_opens() -> None:
+    [found] = judge(acts=[arm()], writes=[{**write(), "unopened": ["metaculus:8"]}])
+    assert found.endswith("and metaculus:8 is not open yet")
+    assert judge(acts=[arm()], writes=[{**write(), "unopened": []}]) == []
+
+
 @pytest.mark.parametrize(
     ("venue", "lasts_s", "count"),
     [

@@ -48,8 +48,12 @@ FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
 WITHHELD = 1 / 3
 TREES = ("Ash", "Elm", "Oak")
 ENDS = ("YES", "NO", "NO", "CANCEL")
+# One of these is a share at times.
+SHARE_PLACE, SHARE = 2, 0.25
 # One market in so many is a list of answers, of which these and the red one have a chance.
 A_LIST = 4
+# And of the bridges of Metaculus one in so many opens later, and one in so many is a group of two questions.
+OPENS_LATER, A_GROUP, SIDES = 5, 6, ("on its north side", "on its south side")
 LAMPS = ("the blue one", "the green one", "the white one")
 # Which ends of the range of a number are open, one question after the other.
 OPEN_ENDS = ((False, True), (True, True), (True, False), (True, True), (False, False))
@@ -295,8 +299,13 @@ class VenueEvents:
             case 1:
                 title = f"Who wins cup {number}?"
                 self._questions.append(ask(title, type="multiple_choice", options=[*TREES], **terms))
+            case _ if number % A_GROUP == 1:
+                group = self.bridges.metaculus.world.add_group(f"Will lock {number} open?", SIDES, **terms)
+                self._questions += group.questions
             case _:
-                self._questions.append(ask(f"Will bridge {number} open?", **terms))
+                # Some are published before they are open, and take forecasts all the same.
+                opens = now + (closes - now) / 3.0 if number % OPENS_LATER == 0 else now
+                self._questions.append(ask(f"Will bridge {number} open?", open=opens, **terms))
 
     def _trade(self) -> None:
         if self.bridges.manifold is not None and (markets := self._open()):
@@ -337,7 +346,12 @@ class VenueEvents:
             if over:
                 place = int(self.stream.integers(len(ENDS)))
                 end = ENDS[place] if not over[0].answers or ENDS[place] == "CANCEL" else over[0].answers[place].id
-                self.bridges.manifold.world.resolve(over[0], end)
+                # Some creators say how likely it is, which is what shares pay.
+                is_share = not over[0].answers and place == SHARE_PLACE and over[0].created % 2 == 1
+                if is_share:
+                    self.bridges.manifold.world.resolve(over[0], "MKT", prob=SHARE)
+                else:
+                    self.bridges.manifold.world.resolve(over[0], end)
         if self.bridges.metaculus is not None:
             asked = [one for one in self._questions if one.resolution is None]
             due = [one for one in asked if self._is_known(str(one.id), one.close.timestamp(), now)]

@@ -118,6 +118,7 @@ class WorldRecord:
             body = json.loads(heard.body) if heard.body else {}
             fact = {**self._moment(), "venue": venue, "number": heard.number, "kind": kind, "body": body}
             fact |= {"questions": dict(self._asked_of(venue, heard.path, body)), "old_answers": self.old_answers(venue)}
+            fact["unopened"] = [*self._unopened(heard.path, body)]
             self._came[venue, heard.number] = fact
             self.writes.append(fact | {"path": heard.path})
             return
@@ -189,6 +190,13 @@ class WorldRecord:
             asked = self.bridges.metaculus.state.questions
             for question in [asked[item["question"]] for item in body if item.get("question") in asked]:
                 yield f"metaculus:{question.post}:{question.id}", question.scheduled_close
+
+    def _unopened(self, path: str, body: Any) -> Iterator[str]:
+        """Yield the questions of Metaculus that a forecast is for and that are not open yet, which it takes."""
+        if path == FORECAST and self.bridges.metaculus is not None:
+            asked, now = self.bridges.metaculus.state.questions, self.bridges.metaculus.now()
+            items = [item.get("question") for item in body]
+            yield from (f"metaculus:{one}" for one in items if one in asked and asked[one].open > now)
 
     def _announced_close(self, name: str) -> datetime | None:
         """Return the latest close of a market that was announced so far: its creator may open it again."""
@@ -435,9 +443,10 @@ class WorldRecord:
     def _outcomes(self) -> Iterator[tuple[str, str, Fact]]:
         """Yield name, reference and outcome of yes-or-no questions: what YES pays, and what was said when."""
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
-            if market.type == "BINARY" and market.resolution in _ENDS:
+            share = market.resolution_prob if market.resolution == "MKT" else _ENDS.get(market.resolution)
+            if market.type == "BINARY" and share is not None:
                 name = f"manifold:{market.id}"
-                yield name, name, {"yes": _ENDS[market.resolution]}
+                yield name, name, {"yes": share}
         for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
             if not other.neg_risk and other.payouts is not None and any(other.payouts):
                 name = f"polymarket:{other.condition}"
@@ -457,7 +466,9 @@ class WorldRecord:
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
             was_undone = f"manifold:{market.id}" in undone
             if not market.answers:
-                yield from _ending(market.id, market.resolution, market.resolution_time, was_undone=was_undone)
+                share = market.resolution_prob if market.resolution == "MKT" else None
+                at = market.resolution_time
+                yield from _ending(market.id, market.resolution, at, was_undone=was_undone, share=share)
             for answer in market.answers:
                 # Of answers that are decided together the one that the market names pays 1.
                 whole = market.resolution in {None, "CANCEL"}
@@ -526,12 +537,12 @@ def _average_of(bids: Iterable[tuple[float, float]], shares: float) -> float:
 
 
 def _ending(
-    contract: str, resolution: str | None, at: int | None, *, was_undone: bool
+    contract: str, resolution: str | None, at: int | None, *, was_undone: bool, share: float | None = None
 ) -> Iterator[tuple[tuple[str, str], Fact]]:
     """Yield how a contract of Manifold ended; an end that is neither YES nor NO nor called off may pay anything."""
-    is_known = resolution in {*_ENDS, "CANCEL"}
+    is_known = resolution in {*_ENDS, "CANCEL"} or share is not None
     if at is not None or was_undone:
-        ending: Fact = {"yes": _ENDS.get(resolution), "since": None if at is None else _moment_of(at)}
+        ending: Fact = {"yes": _ENDS.get(resolution, share), "since": None if at is None else _moment_of(at)}
         yield ("manifold", contract), ending | {"was_undone": was_undone or not is_known}
 
 
