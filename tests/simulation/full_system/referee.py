@@ -67,6 +67,8 @@ CHANGED_MEANWHILE = (
 )
 # A forecast is commented on within a day of its acknowledgement.
 COMMENTED_S = 24 * 3_600.0 + 2 * 3_600.0
+# The widest and the oldest order book that is traded on, where the configuration says nothing else.
+MAX_SPREAD, MAX_BOOK_AGE_S = 0.1, 21_600.0
 # A clock may be off by so much: venues refuse what has another time.
 MOST_AHEAD_S, ONE_MOMENT_S = 30.0, 2.0
 # An order at the exchange may end a minute before what is set.
@@ -411,8 +413,25 @@ class WorldReferee(WorldFacts):
             at = datetime.fromisoformat(row["planned_at"])
             books = self.facts["books"].get((order["contract"], order["leg"]), [])
             near = seen_around(books, at, before_s=PLANNED_S)
-            if near and (why := _wrong_price(order, near)):
+            if near and (why := _wrong_price(order, near) or self._unfit_book(near)):
                 yield f"referee: {row['id']}, {row['mode']}, planned at {row['planned_at']}, {why}"
+
+    def _unfit_book(self, books: Sequence[Fact]) -> str | None:
+        """Return why no order may be for any of these books: one side is empty, too far away, or nothing moved."""
+        settings = [era["config"]["venues"]["polymarket"].get("settings", {}) for era in self.facts["eras"]]
+        widest, oldest_s = (
+            max((one.get(name, default) for one in settings), default=default)
+            for name, default in (("max_spread", MAX_SPREAD), ("max_book_age_s", MAX_BOOK_AGE_S))
+        )
+        two_sided = [one for one in books if one["bid"] is not None and one["ask"] is not None]
+        narrow = [one for one in two_sided if one["ask"] - one["bid"] <= widest + 1e-9]
+        if not narrow:
+            sides = [(one["bid"], one["ask"]) for one in books]
+            return f"is for a book whose sides were {sides[-2:]}, {widest:g} may be"
+        if all(one.get("age_s", 0.0) > oldest_s + ONE_MOMENT_S for one in narrow):
+            age_s = min(one["age_s"] for one in narrow)
+            return f"is for a book that had not moved for {age_s:.0f} s, {oldest_s:g} may be"
+        return None
 
     # Paid calls (docs/models.md, "Nothing is paid twice")
 

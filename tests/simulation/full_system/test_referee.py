@@ -119,6 +119,24 @@ def test_nothing_is_sent_while_the_clock_is_wrong(ahead_s: float, since_s: float
     assert [f"ahead since {NOON_S - since_s:.0f} s" in one for one in found] == [True] * count
 
 
+@pytest.mark.parametrize(
+    ("bid", "ask", "age_s", "words"),
+    [
+        (0.46, 0.5, 60.0, ""),
+        (0.35, 0.5, 60.0, "0.1 may be"),
+        (None, 0.5, 60.0, "whose sides were"),
+        (0.46, 0.5, 20_000.0, ""),
+        (0.46, 0.5, 30_000.0, "had not moved for 30000 s"),
+    ],
+)
+def test_an_order_is_for_a_book_of_two_sides_that_moves(
+    bid: float | None, ask: float, age_s: float, words: str
+) -> None:
+    seen = {**moment(), "bid": bid, "ask": ask, "faults": 0, "age_s": age_s}
+    found = judge({"intents": [intent()]}, books={(SHIP, "no"): [seen]})
+    assert [words in one for one in found] == [True] * bool(words)
+
+
 def test_nothing_is_sent_for_a_question_before_it_opens() -> None:
     [found] = judge(acts=[arm()], writes=[{**write(), "unopened": ["metaculus:8"]}])
     assert found.endswith("and metaculus:8 is not open yet")

@@ -349,7 +349,7 @@ class WorldRecord:
                 bid, ask = best_bid_and_ask(venue.state, market, token)
                 best: Fact = {"bid": None if bid is None else float(bid), "ask": None if ask is None else float(ask)}
                 seen = self._moment() | best | {"faults": self._faults("polymarket"), "token": token}
-                seen["is_told"] = is_told
+                seen |= {"is_told": is_told, "age_s": venue.now().timestamp() - market.moved_ms / 1000.0}
                 seen |= _levels_of(venue.state, market, token)
                 self.books.setdefault((market.condition, leg), []).append(seen)
 
