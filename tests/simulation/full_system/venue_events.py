@@ -74,7 +74,7 @@ AMBIGUOUS_EVERY_S = 2.5 * HOUR_S
 UNAVAILABLE = FaultDetails(fault=RequestFault.PAGE_AFTER, page_status=503)
 AMBIGUOUS = (
     RequestFault.ERROR_AFTER,
-    RequestFault.ERROR_AFTER,
+    UNAVAILABLE,
     RequestFault.DROPPED_AFTER,
     UNAVAILABLE,
     RequestFault.HANGING_AFTER,
@@ -150,7 +150,9 @@ class VenueEvents:
             venue, path = places[int(self.bursts.integers(len(places)))]
             count, arrives = int(self.bursts.integers(*BURST)), bool(self.bursts.random() < 3 / 4)
             # A burst that still waits for writes is enough: else there would be no other answer than a lost one.
-            if venue.faults.pending < count:
+            if venue.faults.pending < count and arrives and count % 2:
+                venue.faults.schedule(UNAVAILABLE, method="POST", path=path, times=count - venue.faults.pending)
+            elif venue.faults.pending < count:
                 venue.faults.schedule_lost_replies(count - venue.faults.pending, path, arrives=arrives)
 
     def _write_paths(self) -> list[tuple[FakeService, str]]:
