@@ -5,6 +5,7 @@ What is critical, what waits for the end of quiet hours, that what heals is said
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,8 @@ _RESUMED = "select venue, resumed_at from halt where resumed_at is not null"
 DAY_USD, LOSS_SHARE, MOSTLY = 20.0, 0.1, 0.8
 # Amounts on record are rounded; a loss of so much more, or less, than its bound is judged.
 USD_SLACK, CENT, SURELY = 1e-4, 0.02, 1.1
+# So long all readings of accounts are kept.
+ALL_KEPT = timedelta(hours=47)
 # What comes and goes by itself from one look to the next: the pager of the simulation takes no message at times.
 MAY_FLAP = ("notifier:", "clock:")
 _SENT = "select id, channel, level, state, at, due_at, ended_at, attempts, text, subject from notification"
@@ -356,6 +359,7 @@ class AlertChecks:
                 yield f"alerts: {what}, was written at {row['at']}, the day of letters is {weekday}"
             since = format_timestamp(due.astimezone(UTC) - WEEK)
             values = {"since": since, "at": row["at"]}
+            yield from self._letter_accounts(row, since)
             lines = [*self._letter_lines(values)]
             missing = [line for line in lines if line not in row["text"]]
             if missing and not self._has_clock_moved(parse_timestamp(row["at"]), parse_timestamp(row["at"])):
@@ -389,6 +393,28 @@ class AlertChecks:
             yield f"Scored: {len(found)} of {forecaster}, mean Brier score {mean(found):.3f}"
         costs = read_rows(self.ledger, _COSTS_SINCE, values)[0]
         yield f"Models: {costs['calls']} calls, {costs['usd']:.2f} USD"
+
+    def _letter_accounts(self, letter: Row, since: str) -> Iterator[str]:
+        """A letter says what each account is worth, and what it gained in the seven days but for what was moved."""
+        readings = read_rows(self.ledger, _WORTHS)
+        kept = max((row["at"] for row in readings), default="")
+        # Older readings are thinned out.
+        if not kept or parse_timestamp(letter["at"]) < parse_timestamp(kept) - ALL_KEPT:
+            return
+        for venue, paper in sorted({(row["venue"], row["paper"]) for row in readings}):
+            mine = [
+                row for row in readings if (row["venue"], row["paper"], row["at"] <= letter["at"]) == (venue, paper, 1)
+            ]
+            name = f"Account at {venue}{' (paper)' * bool(paper)}: "
+            said = re.search(re.escape(name) + r"([+-][\d.]+) \w+, now worth (-?[\d.]+)", letter["text"])
+            if said is None or len(mine) < 2:
+                continue
+            # The week begins with the last reading before it, or with the first one of it.
+            bases = [row for row in mine if row["at"] <= since][-1:] + [row for row in mine if row["at"] >= since][:1]
+            gains, (gained, worth) = [mine[-1]["worth"] - row["worth"] for row in bases], map(float, said.groups())
+            if abs(worth - mine[-1]["equity"]) > CENT or not any(abs(gained - one) <= CENT for one in gains):
+                what = f"gained {gains[-1]:+.2f} and is worth {mine[-1]['equity']:.2f}"
+                yield f"alerts: the letter of {letter['at']} says {said[0]!r}, and the account {what}"
 
     def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
         return any(first - LONGEST_MOVE <= moved <= last + LONGEST_MOVE for moved in self.clock_moves)

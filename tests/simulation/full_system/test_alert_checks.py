@@ -329,3 +329,17 @@ def test_a_big_loss_is_said(tmp_path: Path, lost: float, moved: float, told: flo
     rows += [("account_reading", {**row, "id": 2, "at": stamp(0.5), "equity": 100.0 - lost, "transfers": moved})]
     rows += [] if told is None else alert("loss:sea", "the account at sea lost 20.00", stamp(told))
     assert len(judge(tmp_path, rows, 1.0, configs=[{"alerts": {"loss_share": 0.1}}])) == count
+
+
+@pytest.mark.parametrize(
+    ("said", "count"),
+    [("-2.00 COIN, now worth 118.00", 0), ("+18.00 COIN, now worth 118.00", 1), ("-2.00 COIN, now worth 100.00", 1)],
+)
+def test_a_letter_says_what_an_account_gained(tmp_path: Path, said: str, count: int) -> None:
+    row = {"venue": "sea", "paper": 0, "unconfirmed": 0.0}
+    rows: Rows = [("account_reading", {**row, "id": 1, "at": stamp(-30.0), "equity": 100.0, "transfers": 0.0})]
+    rows += [("account_reading", {**row, "id": 2, "at": stamp(-9.0), "equity": 118.0, "transfers": 20.0})]
+    text = f"Forecasts: none\nAccount at sea: {said}\nModels: 0 calls, 0.00 USD"
+    rows += [message(stamp(-3.9), text, subject="Foxcast, week to 2026-03-02: 0 forecasts")]
+    found = judge(tmp_path, rows, configs=[{}])
+    assert ["and the account gained -2.00" in one for one in found] == [True] * count
