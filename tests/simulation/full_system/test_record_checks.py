@@ -17,7 +17,8 @@ REF = "manifold:lamp"
 TABLES = """
 create table score (forecast, target, rule, resolution, value);
 create table resolution (id, ref, target, kind, value, body, resolved_at, seen_at);
-create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted);
+create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted,
+  detail);
 create table question_version (version, ref, body);
 create table prediction (forecast, target, ref, probability, body, raw_probability, raw_body, scored_against);
 create table question (ref, version, closes_at);
@@ -27,7 +28,7 @@ create view score_round as select * from score_total;
 create table score_bin (forecaster, bin, n, probability, outcome);
 create table price (id, ref, seen_at, probability, body);
 create table fill (intent, shares, price, fee, cash);
-create table trial (forecast, number, ending, body);
+create table trial (forecast, number, ending, body, ended_at);
 create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body, text);
 create table approval (forecast, state);
 """
@@ -399,3 +400,35 @@ def test_a_blend_learns_from_what_came_before_its_day(
     ledger = write_ledger(tmp_path, TABLES, rows)
     found = [*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]
     assert len([one for one in found if "outcomes taught" in one]) == count
+
+
+@pytest.mark.parametrize(
+    ("answers", "share", "count"),
+    [((0, 0), 0.5, 0), ((1, 0), 0.5, 1), ((1, 0), 0.6, 0), ((0, 0), 0.0, 0), ((1, 0), 0.0, 1)],
+)
+def test_a_forecast_fails_only_where_too_few_trials_answered(
+    tmp_path: Path, answers: tuple[int, ...], share: float, count: int
+) -> None:
+    rows: Rows = [("forecast", {"id": "f", "ref": REF, "forecaster": "drifter", "state": "failed"})]
+    rows[0][1]["detail"] = "1 trial failed: it broke"
+    for number, answer in enumerate(answers, 1):
+        body = json.dumps({"belief": {"predictions": {}}} if answer else {})
+        ending = "no step" if answer else "failed"
+        values = {"forecast": "f", "number": number, "ending": ending, "body": body, "ended_at": NOON.isoformat()}
+        rows.append(("trial", values))
+    ledger = write_ledger(tmp_path, TABLES, rows)
+    tables = {"venues": {"manifold": {}}, "limits": {"min_trial_share": share}}
+    found = [*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]
+    assert ["failed with" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(("said", "count"), [("Forecast 38.3% (", 0), ("Forecast 61.7% (", 1), ("Forecast (", 1)])
+def test_a_comment_says_what_was_forecast(tmp_path: Path, said: str, count: int) -> None:
+    text = f"{said}revision 1, 1 trial of drifter, information until 2026-03-01 12:00 UTC)"
+    forecast = {"id": "f", "ref": REF, "forecaster": "drifter", "revision": 1, "cutoff": "2026-03-01T12:00:00Z"}
+    rows: Rows = [("forecast", forecast), ("prediction", {"forecast": "f", "probability": 0.38275})]
+    rows += [
+        ("intent", {"id": "i", "ref": REF, "venue": "metaculus", "action": "comment", "text": text, "forecast": "f"})
+    ]
+    found = judge(tmp_path, rows)
+    assert ["was forecast" in one for one in found] == [True] * count
