@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -36,6 +37,7 @@ LONGEST_MOVE = timedelta(hours=1)
 HOUR = timedelta(minutes=59)
 # Of the settings that nobody set.
 COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD, QUESTION_USD = 168.0, 60.0, 20.0, 5.0
+UNKNOWN_WRITES = 3
 # Sums and products of stored numbers have this error.
 USD_SLACK, SAME = 1e-6, 1e-9
 # A moment may be recorded as so much earlier than it was.
@@ -78,6 +80,13 @@ _UNREPORTED_WINDOWS = """
 select s.ref, s.forecaster, s.closes_at from schedule s join question q on q.ref = s.ref
 where s.window = 'past' and q.first_seen_at < s.closes_at
 """
+# Writes that had begun by a moment, and of which nothing certain was known then.
+_WITHOUT_ANSWER = """
+select count(distinct a.intent) as count from attempt a join intent i on i.id = a.intent
+where i.venue = :venue and i.mode <> 'paper' and a.started_at <= :at
+  and (a.settled_at is null or a.settled_at >= :until)
+"""
+_UNSETTLED = re.compile(r"more than (\d+) writes are without a known outcome")
 _HALTS = "select venue, at, why from halt where by = ''"
 _BUDGETED = """
 select id, at, scope, ref, worst_usd, coalesce(cost_usd, worst_usd) as usd, coalesce(latency_s, 0) as latency_s
@@ -129,6 +138,8 @@ class DecisionChecks:
         for row in read_rows(self.ledger, _HALTS):
             if any(words in row["why"] for words in CONTRADICTIONS):
                 yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
+            limits = {int(one) for one in self._setting(row["venue"], "caps", "unknown_writes", UNKNOWN_WRITES)}
+            yield from false_halt(self.ledger, row, limits, self.clock_moves)
         yield from self._spending()
         calls, budgets = (
             read_rows(self.ledger, _BUDGETED),
@@ -286,6 +297,18 @@ class DecisionChecks:
         for name, target, probability, outcome in sorted(there ^ due):
             what = "is scored, and is not the last one in time" if (name, target, probability, outcome) in there else ""
             yield f"score: {name}, {target}, {probability} on {outcome}, {what or 'is the last one, and not scored'}"
+
+
+def false_halt(ledger: Path, halt: Row, limits: Collection[int], clock_moves: Sequence[datetime] = ()) -> Iterator[str]:
+    """Say where a venue stopped for its unknown writes, and there were not more of them than are set."""
+    found, at = _UNSETTLED.search(halt["why"]), parse_timestamp(halt["at"])
+    if found is None or any(abs(moved - at) <= LONGEST_MOVE for moved in clock_moves):
+        return
+    values = {"venue": halt["venue"], "at": format_timestamp(at + ONE_MOMENT), "until": halt["at"]}
+    [row] = read_rows(ledger, _WITHOUT_ANSWER, values)
+    if row["count"] <= int(found[1]) or int(found[1]) not in limits:
+        what = f"{row['count']} of its writes were without an answer, {sorted(limits)} may be"
+        yield f"orders: {halt['venue']} stopped at {at}: {halt['why']}; {what}"
 
 
 def full_hours(

@@ -1,12 +1,14 @@
 """Rules of the end of a simulation on rows that are written by hand: resumes, reservations of calls, orders an hour."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.simulation.full_system.decision_checks import full_hours, unreserved_calls
+from tests.simulation.full_system.decision_checks import false_halt, full_hours, unreserved_calls
 from tests.simulation.full_system.final_checks import early_resumes
+from tests.simulation.full_system.hand_written_ledger import write_ledger
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 Row = dict[str, Any]
@@ -119,3 +121,18 @@ def test_so_much_is_decided_in_an_hour(last: Row, count: int) -> None:
 
 def without(row: Row) -> Row:
     return {name: value for name, value in row.items() if name != "planned"}
+
+
+@pytest.mark.parametrize(("unknown", "limit", "count"), [(4, 3, 0), (3, 3, 1), (4, 2, 1), (0, 3, 1)])
+def test_a_venue_stops_for_more_unknown_writes_than_are_set(
+    tmp_path: Path, unknown: int, limit: int, count: int
+) -> None:
+    tables = "create table attempt (intent, started_at, settled_at); create table intent (id, venue, mode);"
+    rows: list[tuple[str, Row]] = []
+    for number in range(5):
+        rows.append(("intent", {"id": f"i{number}", "venue": "manifold", "mode": "live"}))
+        settled = at(20.0) if number < unknown else at(5.0)
+        rows.append(("attempt", {"intent": f"i{number}", "started_at": at(1.0), "settled_at": settled}))
+    why = "more than 3 writes are without a known outcome, and are read back"
+    halt = {"venue": "manifold", "at": at(10.0), "why": why}
+    assert len([*false_halt(write_ledger(tmp_path, tables, rows), halt, {limit})]) == count
