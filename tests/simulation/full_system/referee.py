@@ -122,6 +122,8 @@ class WorldReferee(WorldFacts):
         yield from self._clairvoyance()
         yield from self._cancels()
         yield from self._effects()
+        for taker, maker in self.facts.get("self_trades", ()):
+            yield f"referee: bet {taker} of manifold was filled by an own order, {maker}, to be cancelled first"
         yield from self._books()
         yield from self._paid_calls()
         yield from self._bills()

@@ -354,9 +354,11 @@ def _prices_between(history: Sequence[tuple[datetime, Any]], since: datetime, un
 
 
 def _is_price(row: Row, value: Any) -> bool:
-    """Say whether a price on record is one of a venue, by each option that both have."""
+    """Say whether a price on record is one of a venue; those of options are in proportion to one another."""
     said, known = read_chances(row), value if isinstance(value, Mapping) else {"": value}
-    return all(abs(said[name] - known[name]) <= SAME_PRICE for name in said.keys() & known.keys())
+    same = said.keys() & known.keys()
+    wholes = [sum(one[name] for name in same) if len(same) > 1 else 1.0 for one in (said, known)]
+    return all(abs(said[name] / wholes[0] - known[name] / wholes[1]) <= SAME_PRICE for name in same)
 
 
 def _name(row: Row) -> str:

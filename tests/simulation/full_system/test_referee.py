@@ -137,6 +137,12 @@ def test_an_order_is_for_a_book_of_two_sides_that_moves(
     assert [words in one for one in found] == [True] * bool(words)
 
 
+def test_no_bet_meets_an_own_order() -> None:
+    [found] = judge(self_trades=[("bet2", "bet1")])
+    assert "bet2 of manifold was filled by an own order, bet1" in found
+    assert judge(self_trades=[]) == []
+
+
 def test_nothing_is_sent_for_a_question_before_it_opens() -> None:
     [found] = judge(acts=[arm()], writes=[{**write(), "unopened": ["metaculus:8"]}])
     assert found.endswith("and metaculus:8 is not open yet")

@@ -160,7 +160,7 @@ class WorldRecord:
                 name: getattr(self, name)
                 for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed", "spoilt")
             },
-            "prices": {**self.prices, **dict(self._exchange_prices())},
+            "prices": {**self.prices, **dict(self._exchange_prices()), **dict(self._event_prices())},
             "disturbed": {name: {*venue.faults_met} for name, venue in self.bridges.all.items()},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -168,6 +168,7 @@ class WorldRecord:
             "contracts": dict(self._contracts()),
             "trades": self._trades(),
             "foreign_orders": self.bridges.foreign_orders,
+            "self_trades": [*self._self_trades()],
             "last": [self._moment() | self._account(venue) for venue in ACCOUNT_READS if venue in self.bridges.all],
             **self._moment(),
         }
@@ -236,11 +237,28 @@ class WorldRecord:
             moments, count = self.spoilt.setdefault(name, []), venue.faults.injected.total()
             moments += [self.now()] * (count - len(moments))
 
-    def _exchange_prices(self) -> Iterator[tuple[str, list[tuple[datetime, Price]]]]:
+    def _event_prices(self) -> Iterator[tuple[str, list[tuple[datetime, Price]]]]:
+        """Yield the middles of the books of the options of events since when."""
+        known, exchange = dict(self._exchange_prices()), self.bridges.polymarket
+        events: dict[str, dict[str, str]] = {}
+        for market in () if exchange is None else exchange.state.markets.values():
+            if market.neg_risk:
+                events.setdefault(market.event, {})[market.item] = f"polymarket:{market.condition}"
+        for event, members in events.items():
+            moves = [(at, item, value) for item, ref in members.items() for at, value in known[ref]]
+            current: dict[str, float] = {}
+            found: list[tuple[datetime, Price]] = []
+            for at, item, value in sorted(moves):
+                if current.get(item) != value:
+                    current = {**current, item: value}
+                    found += [(at, current)] * (len(current) == len(members))
+            yield f"polymarket:event:{event}", found
+
+    def _exchange_prices(self) -> Iterator[tuple[str, list[tuple[datetime, float]]]]:
         """Yield the middle of the book of YES since when, of each market: as it moved, and when it was read."""
         markets = {} if self.bridges.polymarket is None else self.bridges.polymarket.state.markets
         for market in markets.values():
-            found: list[tuple[datetime, Price]] = [
+            found: list[tuple[datetime, float]] = [
                 (datetime.fromtimestamp(at, UTC), float(middle)) for at, middle in market.history
             ]
             for seen in self.books.get((market.condition, "yes"), ()):
@@ -266,6 +284,13 @@ class WorldRecord:
             yield from ((f"polymarket:event:{event}", is_closed) for event, is_closed in events.items() if event)
 
     # Orders
+
+    def _self_trades(self) -> Iterator[tuple[str, str]]:
+        """Yield the bets of Foxcast at Manifold that an order of its own filled, with that order."""
+        bets = {} if self.bridges.manifold is None else self.bridges.manifold.state.bets
+        mine = {order["id"] for order in self.orders.values() if order["venue"] == "manifold"}
+        for name in sorted(mine & bets.keys()):
+            yield from ((name, fill["matchedBetId"]) for fill in bets[name].fills if fill.get("matchedBetId") in mine)
 
     def _add_order(self, venue: str, effect: RequestEffect) -> None:
         came = self._came[venue, effect.request]
