@@ -90,6 +90,7 @@ select i.id, i.ref, i.venue, i.changed_at, q.closes_at,
 from intent i join question q on q.ref = i.ref
 where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
 """
+_CLOSINGS = "select at, text from event where kind = 'close'"
 _WORKED_ON = """
 select started_at, coalesce(ended_at, started_at) as ended_at from forecast
 where ref = :ref and forecaster = :forecaster and forecast_only = 0
@@ -134,6 +135,7 @@ class OmissionChecks:
         yield from self._not_sent_again()
         yield from self._not_withdrawn()
         yield from self._not_commented()
+        yield from self._not_closed()
         yield from self._not_renewed()
         yield from self._forecast_after_close()
         yield from self._held_on()
@@ -248,6 +250,25 @@ class OmissionChecks:
             if (count := self._passes_between("submit", since, until)) > 1:
                 what = f"the forecast of {row['ref']} that arrived by {since}"
                 yield f"omission: {what} was commented on at {row['commented_at']}, {count} passes did not"
+
+    def _not_closed(self) -> Iterator[str]:
+        """What people ask to be closed is sold by the next pass that closes, or that says why not."""
+        if not any(act["kind"] == "close" for act in self.acts):
+            return
+        told = [(parse_timestamp(row["at"]), json.loads(row["text"])) for row in read_rows(self.ledger, _CLOSINGS)]
+        for act in self.acts if self.passes else ():
+            until = act["clock"] + HEARD if act["kind"] == "close" and not act.get("refused") else None
+            if until is None or not self._passes_between("close", act["clock"], until):
+                continue
+            for target in act["targets"]:
+                named = [
+                    at
+                    for at, one in told
+                    if all(one.get(name) == str(target[name]) for name in ("venue", "contract", "leg"))
+                    and act["clock"] - ONE_MOMENT <= at <= until + HEARD
+                ]
+                if not named:
+                    yield f"omission: {target} was to be closed at {act['clock']}, and nothing is said of it"
 
     def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
         """Say whether somebody, or the program, had stopped a venue in that time."""

@@ -24,6 +24,7 @@ create table question_version (version, ref, body);
 create table resolution (ref, seen_at);
 create table schedule (ref, forecaster, why);
 create table halt (venue, at, resumed_at);
+create table event (kind, text, at);
 create table arm (venue, armed_at, until, disarmed_at);
 """
 CONFIG: dict[str, Any] = {"venues": {"manifold": {"forecasters": ["drifter"]}}, "policy": {"stale_after_h": 6.0}}
@@ -363,3 +364,27 @@ def test_what_has_an_answer_is_not_renewed_after_its_close(
     rows = [forecast(0.0, state=first, **ended), forecast(again, revision=2, why=why, forecast_only=0)]
     found = judge(tmp_path, *rows, *question(8.0), passes=[])
     assert ["was forecast again at" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("ran", "leg", "refused", "count"),
+    [
+        (1.02, "yes", False, 0),
+        (1.02, None, False, 1),
+        (1.02, "no", False, 1),
+        (None, None, False, 0),
+        (1.02, None, True, 0),
+    ],
+)
+def test_what_people_ask_to_be_closed_is_tried(
+    tmp_path: Path, ran: float | None, leg: str | None, *, refused: bool, count: int
+) -> None:
+    target = {"venue": "manifold", "contract": "lamp", "leg": "yes"}
+    asked = act("close", 1.0, targets=[target], refused=refused)
+    rows = (
+        []
+        if leg is None
+        else [("event", {"kind": "close", "at": at(1.03), "text": json.dumps({**target, "leg": leg})})]
+    )
+    found = judge(tmp_path, *rows, passes=[] if ran is None else passed("close", ran), acts=[asked])
+    assert ["was to be closed at" in one for one in found] == [True] * count
