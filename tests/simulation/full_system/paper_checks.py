@@ -155,9 +155,14 @@ class PaperChecks:
         yield from wrong_values(self.ledger)
 
     def _first_fill(self, row: Row, order: Fact) -> Iterator[str]:
-        """An order meets the market after its delay, as the market is then, within its limit."""
+        """An order meets the market after its delay, as the market is then, within its limit.
+
+        One that is matched at once is held by some markets for some seconds more.
+        """
         tables = [config["venues"][row["venue"]].get("paper", {}) for config in self.configs]
         delay = timedelta(seconds=min(table.get("delay_s", DELAY_S) for table in tables))
+        if order.get("terms", {}).get("type") not in RESTING:
+            delay += timedelta(seconds=self.contracts.get(order["contract"], {}).get("delay_s", 0.0))
         started, at = parse_timestamp(row["started_at"]), parse_timestamp(row["at"])
         what = f"paper: {row['id']} on {row['ref']} of {row['started_at']}"
         if at - started < delay - timedelta(milliseconds=1):

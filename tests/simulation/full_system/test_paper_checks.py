@@ -383,3 +383,19 @@ def test_shares_are_paid_after_as_long_as_is_set(tmp_path: Path, waited: float, 
         payouts=[{"ref": "polymarket:lamp", "at": at(waited)}],
     )
     assert ["600 s are set" in one for one in checks.violations()] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("after_s", "kind", "count"), [(8.0, "FAK", 0), (6.0, "FAK", 1), (5.0, "FAK", 1), (6.0, "GTD", 0)]
+)
+def test_an_order_at_once_is_held_for_as_long_as_its_market_does(
+    tmp_path: Path, after_s: float, kind: str, count: int
+) -> None:
+    checks = PaperChecks(
+        ledger=write_ledger(tmp_path, TABLES, order(1, after_s, price=0.42, type=kind, lifetime_s=3600.0)),
+        configs=[{"venues": {"polymarket": {"paper": {"delay_s": 5.0}}}}],
+        books={},
+        endings={},
+        contracts={"lamp": {"delay_s": 3.0}},
+    )
+    assert ["its delay is 0:00:08" in one for one in checks.violations() if "its delay" in one] == [True] * count

@@ -535,10 +535,11 @@ class WorldRecord:
         if exchange is None:
             return
         for other in exchange.state.markets.values():
-            groups = {"event": other.event if other.neg_risk else "", "creator": ""}
+            groups: Fact = {"event": other.event if other.neg_risk else "", "creator": ""}
             groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
             fees = None if other.fees is None else (float(other.fees.rate), float(other.fees.exponent))
-            yield other.condition, {**groups, "question": f"polymarket:{other.condition}", "fees": fees}
+            groups |= {"question": f"polymarket:{other.condition}", "fees": fees, "delay_s": float(other.delay_s)}
+            yield other.condition, groups
 
 
 def _levels_of(state: FakePolymarketState, market: FakePolymarketMarket, token: str) -> Fact:
