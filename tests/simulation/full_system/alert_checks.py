@@ -98,7 +98,9 @@ USD_SLACK, CENT, SURELY = 1e-4, 0.02, 1.1
 ALL_KEPT = timedelta(hours=47)
 # What comes and goes by itself from one look to the next: the pager of the simulation takes no message at times.
 MAY_FLAP = ("notifier:", "clock:")
-_SENT = "select id, channel, level, state, at, due_at, ended_at, attempts, text, subject from notification"
+_SENT = """
+select id, channel, level, state, at, due_at, ended_at, attempts, text, subject from notification order by at
+"""
 # So often in a row nothing breaks and heals by chance.
 FLAPS = 2
 # A channel that took no message is tried again after a quarter of an hour at the latest.
@@ -140,6 +142,7 @@ class AlertChecks:
         yield from self._losses(alerts, looks)
         yield from self._messages(alerts)
         yield from self._quiet_hours()
+        yield from self._order_of_messages()
         yield from self._letters(looks)
         last = max((one.started_at for one in looks), default=None)
         for row in read_rows(self.ledger, _SENT):
@@ -338,6 +341,21 @@ class AlertChecks:
             due = parse_timestamp(row["due_at"])
             if due > at + LONGEST_WAIT and row["attempts"] <= 1 and (is_critical or quiet_until is None):
                 yield f"alerts: {row['subject']} of {at}, {row['level']}, waits until {row['due_at']}"
+
+    def _order_of_messages(self) -> Iterator[str]:
+        """A channel gets messages in the order in which they were written, but for those that wait for the morning."""
+        if any(config.get("alerts", {}).get("quiet_hours") for config in self.configs):
+            return
+        before: dict[str, Row] = {}
+        for row in read_rows(self.ledger, _SENT):
+            last = before.get(row["channel"])
+            is_ahead = last is not None and row["ended_at"] and (last["ended_at"] or "~") > row["ended_at"]
+            if last is not None and is_ahead and last["at"] < row["at"] and last["state"] in {"waiting", "delivered"}:
+                is_moved = self._has_clock_moved(*(parse_timestamp(one["at"]) for one in (last, row)))
+                if row["state"] == "delivered" and not is_moved:
+                    what = f"{row['subject']} of {row['at']} was sent at {row['ended_at']}"
+                    yield f"alerts: {what}, before {last['subject']} of {last['at']}, sent at {last['ended_at']}"
+            before[row["channel"]] = row
 
     def _letters(self, looks: Sequence[JobPass]) -> Iterator[str]:
         """The letter of a week comes on its day, and says what was forecast, scored and spent in the seven days."""

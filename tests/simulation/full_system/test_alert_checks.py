@@ -343,3 +343,17 @@ def test_a_letter_says_what_an_account_gained(tmp_path: Path, said: str, count: 
     rows += [message(stamp(-3.9), text, subject="Foxcast, week to 2026-03-02: 0 forecasts")]
     found = judge(tmp_path, rows, configs=[{}])
     assert ["and the account gained -2.00" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(("first", "second", "count"), [(1.0, 1.1, 0), (1.2, 1.1, 1), (None, 1.1, 1), (1.0, None, 0)])
+def test_a_channel_gets_messages_in_order(
+    tmp_path: Path, first: float | None, second: float | None, count: int
+) -> None:
+    ended = [None if one is None else stamp(one) for one in (first, second)]
+    states = ["waiting" if one is None else "delivered" for one in ended]
+    rows = [
+        message(stamp(0.1 * number), "x", ended_at=one, state=state, due_at=stamp(9.0))
+        for number, (one, state) in enumerate(zip(ended, states, strict=True))
+    ]
+    found = [one for one in judge(tmp_path, rows, configs=[{}]) if "sent at" in one]
+    assert ["before" in one for one in found] == [True] * count
