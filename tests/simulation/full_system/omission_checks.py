@@ -90,6 +90,9 @@ select i.id, i.ref, i.venue, i.changed_at, q.closes_at,
 from intent i join question q on q.ref = i.ref
 where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
 """
+# What of the acts of people the audit has, under the same names.
+AUDITED = ("arm", "disarm", "halt", "resume")
+_AUDITED = "select kind, at from audit where actor <> ''"
 _CLOSINGS = "select at, text from event where kind = 'close'"
 _WORKED_ON = """
 select started_at, coalesce(ended_at, started_at) as ended_at from forecast
@@ -136,6 +139,7 @@ class OmissionChecks:
         yield from self._not_withdrawn()
         yield from self._not_commented()
         yield from self._not_closed()
+        yield from self._not_in_the_audit()
         yield from self._not_renewed()
         yield from self._forecast_after_close()
         yield from self._held_on()
@@ -269,6 +273,19 @@ class OmissionChecks:
                 ]
                 if not named:
                     yield f"omission: {target} was to be closed at {act['clock']}, and nothing is said of it"
+
+    def _not_in_the_audit(self) -> Iterator[str]:
+        """What people permit, stop and resume is in the audit by the next passes that hear of requests."""
+        acts = [act for act in self.acts if act["kind"] in AUDITED and not act.get("refused")]
+        rows = read_rows(self.ledger, _AUDITED) if acts and self.passes else ()
+        there = [(row["kind"], parse_timestamp(row["at"])) for row in rows]
+        for act in acts if self.passes else ():
+            until = act["clock"] + HEARD - timedelta(minutes=5)
+            if not self._passes_between("requests", act["clock"], until):
+                continue
+            if not any(kind == act["kind"] and act["clock"] - ONE_MOMENT <= at <= until for kind, at in there):
+                what = f"the {act['kind']} of {act.get('venue') or 'all'} at {act['clock']}"
+                yield f"omission: {what} is not in the audit"
 
     def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
         """Say whether somebody, or the program, had stopped a venue in that time."""
