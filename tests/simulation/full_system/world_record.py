@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.core.operator_requests import LockQuestion, UnlockQuestion
 from bot.simulator.faults import RequestFault
-from bot.simulator.venues.polymarket_order_books import best_bid_and_ask, book_levels
+from bot.simulator.venues.polymarket_order_books import best_bid_and_ask, book_levels, mid_price
 from tests.simulation.full_system import polymarket_orders
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ class WorldRecord:
     # The prices of questions since when, and when an answer of a venue may not have been what was true.
     prices: dict[str, list[tuple[datetime, Price]]] = field(default_factory=dict)
     spoilt: dict[str, list[datetime]] = field(default_factory=dict)
+    # The middles of books of YES once an own order had come.
+    _after_orders: dict[str, list[tuple[datetime, float]]] = field(default_factory=dict)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
     _closes: dict[str, datetime | None] = field(default_factory=dict)
@@ -264,6 +266,7 @@ class WorldRecord:
             for seen in self.books.get((market.condition, "yes"), ()):
                 bid, ask = seen["bid"] or 0.0, 1.0 if seen["ask"] is None else seen["ask"]
                 found.append((seen["clock"], (bid + ask) / 2.0))
+            found += self._after_orders.get(market.condition, ())
             yield f"polymarket:{market.condition}", sorted(found, key=itemgetter(0))
 
     def _closed_questions(self) -> Iterator[tuple[str, bool]]:
@@ -300,6 +303,11 @@ class WorldRecord:
         self.orders[effect.subject] = order
         self._follow(order)
         order["held"] = self._held(venue)
+        if venue == "polymarket" and self.bridges.polymarket is not None:
+            state = self.bridges.polymarket.state
+            market = state.orders[effect.subject].market
+            if (middle := mid_price(state, market, market.tokens[0])) is not None:
+                self._after_orders.setdefault(market.condition, []).append((self.now(), float(middle)))
 
     def _follow(self, order: Fact) -> None:
         if order["venue"] == "manifold":
