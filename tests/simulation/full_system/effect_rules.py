@@ -378,6 +378,24 @@ def round_outcomes(files: Mapping[str, Any], recorded: Sequence[Fact]) -> Iterat
             yield f"outcome: {what}, and {value} in its file"
 
 
+def incomplete_sets(files: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
+    """Say which forecast file lacks rows of its question set, or has one twice or that nobody asked for.
+
+    A question of a market has one row without a date, one of a series a row for each of its dates
+    (docs/facts/forecastbench.md#forecast-set).
+    """
+    for name, file in files.items():
+        questions = asked.get(f"{name[:10]}-llm.json", {"questions": []})["questions"]
+        due: Counter[tuple[str, str, str | None]] = Counter()
+        for one in questions:
+            dates = one["resolution_dates"] if isinstance(one["resolution_dates"], list) else [None]
+            due.update((one["source"], one["id"], date) for date in dates)
+        rows = Counter((row["source"], row["id"], row["resolution_date"]) for row in file["forecasts"])
+        if questions and rows != due:
+            missing, more = sorted(map(str, due - rows)), sorted(map(str, rows - due))
+            yield f"referee: {name} lacks {len(missing)} rows {missing[:2]}, and has {len(more)} more {more[:2]}"
+
+
 def untold_outcomes(told: Collection[tuple[str, str]], recorded: Sequence[Fact]) -> Iterator[str]:
     """Say which rows of ``ROUND_ROWS`` are of questions, and dates, that no file ever called resolved.
 

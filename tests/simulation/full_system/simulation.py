@@ -36,6 +36,7 @@ from tests.simulation.full_system.effect_rules import (
     ROUND_TARGETS,
     ROWS,
     EffectReferee,
+    incomplete_sets,
     missing_outcomes,
     read_forecast_files,
     round_outcomes,
@@ -406,6 +407,8 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
     seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
     report.violations += [*seen, *verdict.violations()]
     report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
+    asked = read_forecast_files(parts.bridges.rounds / ROUNDS_FOLDER / "question_sets")
+    report.violations += incomplete_sets(read_forecast_files(parts.bridges.rounds / BUCKET_FOLDER), asked)
     report.violations += untold_outcomes(parts.weather.told_of_rounds, read_rows(_ledger_path(lives), ROUND_ROWS))
     if _is_read_since(parts, "resolve forecastbench", parts.weather.rounds_changed):
         files = read_forecast_files(parts.bridges.rounds / ROUNDS_FOLDER / "resolution_sets")

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.full_system.effect_rules import ROWS, EffectReferee, round_outcomes, untold_outcomes
+from tests.simulation.full_system.effect_rules import (
+    ROWS,
+    EffectReferee,
+    incomplete_sets,
+    round_outcomes,
+    untold_outcomes,
+)
 
 Fact = dict[str, Any]
 NOON, NOON_S, SHIP, ROW = datetime(2026, 3, 1, 12, tzinfo=UTC), 43_200.0, "0x01", "0x02"
@@ -172,6 +178,32 @@ def test_outcomes_of_a_round_are_those_of_its_newest_file(
     row = {"ref": BENCH, "target": "2026-03-08", "kind": kind, "value": value}
     files = {"2026-03-01_resolution_set.json": {"resolutions": published}}
     assert len([*round_outcomes(files, [row])]) == wrong
+
+
+ASKED = {
+    "2026-03-01-llm.json": {
+        "questions": [
+            {"source": "fred", "id": "dgs10", "resolution_dates": ["2026-03-08", "2026-03-31"]},
+            {"source": "manifold", "id": "lamp", "resolution_dates": "N/A"},
+        ]
+    }
+}
+FILED = [("fred", "dgs10", "2026-03-08"), ("fred", "dgs10", "2026-03-31"), ("manifold", "lamp", None)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (FILED, ""),
+        (FILED[:2], "lacks 1 rows"),
+        ([*FILED, FILED[0]], "has 1 more"),
+        ([*FILED[:2], ("manifold", "lamp", "2026-03-08")], "lacks 1 rows"),
+    ],
+)
+def test_a_forecast_file_has_each_row_once(rows: list[tuple[str, str, str | None]], words: str) -> None:
+    lines = [{"source": source, "id": name, "resolution_date": date} for source, name, date in rows]
+    found = [*incomplete_sets({"2026-03-01.foxcast.1.json": {"forecasts": lines}}, ASKED)]
+    assert [words in one for one in found] == [True] * bool(words)
 
 
 @pytest.mark.parametrize(
