@@ -100,6 +100,20 @@ _TRIALS = """
 select f.id, f.ref, f.forecaster, max(t.number) as trials from forecast f join trial t on t.forecast = f.id
 where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') group by f.id
 """
+_PREDICTED = """
+select forecast, target, coalesce(body, probability) as said from prediction
+where coalesce(body, probability) is not null
+"""
+_SUBMITTED = """
+select id, ref, forecast, predictions from intent
+where action in ('order', 'forecast') and predictions is not null
+  and coalesce(json_extract(order_body, '$.closing'), '') = ''
+"""
+_CUTOFFS = """
+select f.id, f.ref, f.cutoff, f.started_at, q.as_of from forecast f join question q on q.ref = f.ref
+where f.state = 'done' and f.started_at is not null
+  and (select count(*) from question_version v where v.ref = f.ref) = 1
+"""
 _ENDINGS = """
 select ref, resolved_at, seen_at from resolution where kind in ('happened', 'void') and ref like 'manifold:%'
 """
@@ -139,6 +153,8 @@ class RecordChecks:
         yield from self._fills()
         yield from self._trials()
         yield from self._failed()
+        yield from self._submitted()
+        yield from self._cutoffs()
         yield from self._endings()
         yield from self._far_from_the_market()
 
@@ -285,6 +301,26 @@ class RecordChecks:
             if row["answers"] >= max(1.0, max(shares) * row["trials"]):
                 what = f"{row['answers']:g} of {row['trials']} trials with an answer"
                 yield f"forecast: {row['id']} of {row['ref']} failed with {what}, {max(shares):g} of them must count"
+
+    def _submitted(self) -> Iterator[str]:
+        """What is submitted says what its forecast says, for each date."""
+        said: dict[str, dict[str, Numbers]] = defaultdict(dict)
+        for row in read_rows(self.ledger, _PREDICTED):
+            said[row["forecast"]][row["target"]] = _numbers(row["said"])
+        for row in read_rows(self.ledger, _SUBMITTED):
+            for target, prediction in json.loads(row["predictions"]).items():
+                meant = said[row["forecast"]].get(target)
+                if meant is None or not _is_same(_numbers(prediction), meant):
+                    what = f"{row['id']} on {row['ref']} says {str(prediction)[:120]}"
+                    yield f"forecast: {what} for {target}, and its forecast {str(meant)[:120]}"
+
+    def _cutoffs(self) -> Iterator[str]:
+        """A forecast knows what there was when it began, and of a question of an earlier day nothing later."""
+        for row in read_rows(self.ledger, _CUTOFFS):
+            cutoff = parse_timestamp(row["cutoff"])
+            due = min([parse_timestamp(row[name]) for name in ("started_at", "as_of") if row[name]])
+            if abs(cutoff - due) > ONE_SECOND:
+                yield f"forecast: {row['id']} of {row['ref']} knows what there was by {cutoff}, and not by {due}"
 
     def _endings(self) -> Iterator[str]:
         """An outcome counts since the moment at which its venue gave it, once nobody takes it back at once."""

@@ -21,7 +21,7 @@ create table forecast (id, ref, version, forecaster, state, price, revision, cut
   detail);
 create table question_version (version, ref, body);
 create table prediction (forecast, target, ref, probability, body, raw_probability, raw_body, scored_against);
-create table question (ref, version, closes_at);
+create table question (ref, version, closes_at, as_of);
 create table account_reading (id, venue, paper, at, equity, transfers, unconfirmed);
 create table score_total (forecaster, rule, n, value);
 create view score_round as select * from score_total;
@@ -29,7 +29,7 @@ create table score_bin (forecaster, bin, n, probability, outcome);
 create table price (id, ref, seen_at, probability, body);
 create table fill (intent, shares, price, fee, cash);
 create table trial (forecast, number, ending, body, ended_at);
-create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body, text);
+create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body, text, predictions);
 create table approval (forecast, state);
 """
 Values = dict[str, Any]
@@ -432,3 +432,30 @@ def test_a_comment_says_what_was_forecast(tmp_path: Path, said: str, count: int)
     ]
     found = judge(tmp_path, rows)
     assert ["was forecast" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(("said", "closing", "count"), [(0.3, "", 0), (0.7, "", 1), (0.7, "ada asked for it", 0)])
+def test_what_is_submitted_is_what_was_forecast(tmp_path: Path, said: float, closing: str, count: int) -> None:
+    predictions = json.dumps({"outcome": {"kind": "binary", "probability": said}})
+    row = {"id": "i", "ref": REF, "action": "order", "forecast": "f", "predictions": predictions}
+    rows: Rows = [("intent", {**row, "order_body": json.dumps({"closing": closing})})]
+    rows += [("prediction", {"forecast": "f", "target": "outcome", "probability": 0.3})]
+    assert ["and its forecast" in one for one in judge(tmp_path, rows)] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("hours", "as_of", "count"), [(0.0, None, 0), (1.0, None, 1), (-1.0, None, 1), (-5.0, -5.0, 0), (0.0, -5.0, 1)]
+)
+def test_a_forecast_knows_what_there_was_when_it_began(
+    tmp_path: Path, hours: float, as_of: float | None, count: int
+) -> None:
+    moments = {
+        name: (NOON + timedelta(hours=one)).isoformat() for name, one in (("cutoff", hours), ("started_at", 0.0))
+    }
+    rows: Rows = [("forecast", {"id": "f", "ref": REF, "state": "done", **moments})]
+    day = None if as_of is None else (NOON + timedelta(hours=as_of)).isoformat()
+    rows += [
+        ("question", {"ref": REF, "version": "v", "as_of": day}),
+        ("question_version", {"version": "v", "ref": REF}),
+    ]
+    assert ["knows what there was by" in one for one in judge(tmp_path, rows)] == [True] * count
