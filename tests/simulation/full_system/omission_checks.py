@@ -90,6 +90,14 @@ select i.id, i.ref, i.venue, i.changed_at, q.closes_at,
 from intent i join question q on q.ref = i.ref
 where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
 """
+_APPROVED = """
+select a.forecast, a.venue, f.ref, a.answered_at, a.expires_at, q.closes_at,
+  (select min(d.at) from decision d where d.forecast = a.forecast and d.at > a.answered_at) as decided_at,
+  (select min(g.made_at) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done'
+    and g.revision > f.revision) as replaced_at
+from approval a join forecast f on f.id = a.forecast join question q on q.ref = f.ref
+where a.answered_at is not null and a.state in ('approved', 'used', 'expired')
+"""
 # What of the acts of people the audit has, under the same names.
 AUDITED = ("arm", "disarm", "halt", "resume")
 _AUDITED = "select kind, at from audit where actor <> ''"
@@ -140,6 +148,7 @@ class OmissionChecks:
         yield from self._not_commented()
         yield from self._not_closed()
         yield from self._not_in_the_audit()
+        yield from self._approved_in_vain()
         yield from self._not_renewed()
         yield from self._forecast_after_close()
         yield from self._held_on()
@@ -286,6 +295,18 @@ class OmissionChecks:
             if not any(kind == act["kind"] and act["clock"] - ONE_MOMENT <= at <= until for kind, at in there):
                 what = f"the {act['kind']} of {act.get('venue') or 'all'} at {act['clock']}"
                 yield f"omission: {what} is not in the audit"
+
+    def _approved_in_vain(self) -> Iterator[str]:
+        """What a person approved is decided again by the next passes."""
+        for row in read_rows(self.ledger, _APPROVED):
+            answered = parse_timestamp(row["answered_at"])
+            ends = [row[name] for name in ("decided_at", "replaced_at", "closes_at", "expires_at") if row[name]]
+            until = min(map(parse_timestamp, ends))
+            if self._is_stopped(row["venue"], answered, until):
+                continue
+            if (count := self._passes_between("submit", answered, until)) > 1:
+                what = f"the forecast {row['forecast']} of {row['ref']}, approved at {answered}"
+                yield f"omission: {what}, was decided on again at {row['decided_at']}, {count} passes did not"
 
     def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
         """Say whether somebody, or the program, had stopped a venue in that time."""

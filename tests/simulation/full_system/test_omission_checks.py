@@ -26,6 +26,7 @@ create table schedule (ref, forecaster, why);
 create table halt (venue, at, resumed_at);
 create table event (kind, text, at);
 create table audit (kind, actor, at);
+create table approval (forecast, venue, state, answered_at, expires_at);
 create table arm (venue, armed_at, until, disarmed_at);
 """
 CONFIG: dict[str, Any] = {"venues": {"manifold": {"forecasters": ["drifter"]}}, "policy": {"stale_after_h": 6.0}}
@@ -409,3 +410,25 @@ def test_what_people_permit_is_in_the_audit(
     passes = [] if heard is None else passed("requests", heard)
     found = judge(tmp_path, *rows, passes=passes, acts=[act("disarm", 1.0, venue="manifold")])
     assert ["is not in the audit" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("decided", "expires", "acts", "count"),
+    [
+        (1.6, 9.0, [], 0),
+        (3.6, 9.0, [], 1),
+        (None, 9.0, [], 1),
+        (None, 1.2, [], 0),
+        (None, 9.0, [act("halt", 1.1, venue="manifold")], 0),
+    ],
+)
+def test_what_was_approved_is_decided_again(
+    tmp_path: Path, decided: float | None, expires: float, acts: list[Values], count: int
+) -> None:
+    asked = {"forecast": "f0.0", "venue": "manifold", "state": "approved", "answered_at": at(1.0)}
+    rows = [held("approve it", 0.2), ("approval", {**asked, "expires_at": at(expires)})]
+    rows += (
+        [] if decided is None else [("decision", {"id": 2, "forecast": "f0.0", "at": at(decided), "verdict": "send"})]
+    )
+    found = judge(tmp_path, forecast(0.0), *rows, *question(), passes=passed("submit", 0.1, 1.5, 2.5, 3.5), acts=acts)
+    assert ["was decided on again at" in one for one in found if "approved at" in one] == [True] * count
