@@ -130,7 +130,7 @@ class EffectReferee(WorldFacts):
             if (order["side"], table["mode"]) != ("buy", "live") or not any(bounds.values()):
                 continue
             for position, least, most in self._gains_in_pass(order):
-                is_due = _is_exit_due(least, most, bounds) and not self._is_kept(position["contract"], order, table)
+                is_due = is_exit_due(least, most, bounds) and not self._is_kept(position["contract"], order, table)
                 if is_due and position["contract"] != order["contract"]:
                     what = (
                         f"{position['leg']} {position['contract']} has a gain of {least:.3f} to {most:.3f} of its cost"
@@ -148,8 +148,8 @@ class EffectReferee(WorldFacts):
         if len(seen) < READINGS or len({one["faults"] for one in seen}) > 1:
             return
         for position in seen[-1]["positions"]:
-            same = [one for account in seen for one in account["positions"] if _holding(one) == _holding(position)]
-            if len(same) == len(seen) and position["paid"] > CENT and all(map(_has_price, same)):
+            same = [one for account in seen for one in account["positions"] if holding_of(one) == holding_of(position)]
+            if len(same) == len(seen) and position["paid"] > CENT and all(map(has_price, same)):
                 worth = [value / position["paid"] - 1.0 for one in same for value in position_worth(one)]
                 yield position, min(worth), max(worth)
 
@@ -438,16 +438,18 @@ def _is_close(said: Mapping[Any, float], meant: Mapping[Any, float], slack: floa
     return all(abs(value - meant[name]) <= slack for name, value in said.items())
 
 
-def _is_exit_due(least: float, most: float, bounds: Mapping[str, float | None]) -> bool:
+def is_exit_due(least: float, most: float, bounds: Mapping[str, float | None]) -> bool:
+    """Say whether a position has certainly lost, or gained, the share of its cost at which it is to be sold."""
     loss, profit = bounds["stop_loss"], bounds["take_profit"]
     return bool((loss and most < -loss - BEYOND) or (profit and least > profit + BEYOND))
 
 
-def _holding(position: Fact) -> tuple[object, ...]:
+def holding_of(position: Fact) -> tuple[object, ...]:
+    """Return what a position is: which shares of which contract, and what was paid for them."""
     return tuple(position[name] for name in ("contract", "leg", "shares", "paid"))
 
 
-def _has_price(position: Fact) -> bool:
+def has_price(position: Fact) -> bool:
     """Say whether shares can be sold, at a price that is known here."""
     if position.get("pays") is not None:
         return False

@@ -15,11 +15,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.account_values import position_worth
+from tests.simulation.full_system.effect_rules import has_price, holding_of, is_exit_due
 from tests.simulation.full_system.operators import ADA
 from tests.simulation.full_system.schedule_checks import FAILED_AGAIN
 
@@ -98,6 +101,14 @@ select a.forecast, a.venue, f.ref, a.answered_at, a.expires_at, q.closes_at,
 from approval a join forecast f on f.id = a.forecast join question q on q.ref = f.ref
 where a.answered_at is not null and a.state in ('approved', 'used', 'expired')
 """
+# Orders on contracts, with the question and its close.
+_TRADED = """
+select i.order_body ->> 'contract' as contract, i.ref, i.planned_at, q.closes_at from intent i
+join question q on q.ref = i.ref where i.venue = :venue and i.order_body is not null and i.mode <> 'paper'
+"""
+# A sale is tried again after some minutes, and what closes soon is left. Positions that are worth less, or have fewer
+# shares, are not judged.
+TRIED_BEFORE, LEAST_SOLD, LEAST_SHARES = timedelta(hours=3), 1.1, 5.5
 # What of the acts of people the audit has, under the same names.
 AUDITED = ("arm", "disarm", "halt", "resume")
 _AUDITED = "select kind, at from audit where actor <> ''"
@@ -128,7 +139,7 @@ class OmissionChecks:
 
     ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock, ``locked``
     the questions that were ever locked, ``acts`` what people did, and ``closed`` from when until when each question was
-    closed at its venue.
+    closed at its venue. ``accounts`` are those of venues at the moments at which they were read.
     """
 
     ledger: Path
@@ -138,6 +149,7 @@ class OmissionChecks:
     locked: Collection[str]
     acts: Sequence[Fact]
     closed: Mapping[str, Sequence[Sequence[datetime | None]]] = field(default_factory=dict)
+    accounts: Sequence[Fact] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what was not done, or too late."""
@@ -149,6 +161,7 @@ class OmissionChecks:
         yield from self._not_closed()
         yield from self._not_in_the_audit()
         yield from self._approved_in_vain()
+        yield from self._not_sold()
         yield from self._not_renewed()
         yield from self._forecast_after_close()
         yield from self._held_on()
@@ -307,6 +320,55 @@ class OmissionChecks:
             if (count := self._passes_between("submit", answered, until)) > 1:
                 what = f"the forecast {row['forecast']} of {row['ref']}, approved at {answered}"
                 yield f"omission: {what}, was decided on again at {row['decided_at']}, {count} passes did not"
+
+    def _not_sold(self) -> Iterator[str]:
+        """What has lost, or gained, the share at which it is to be sold is tried to be sold by one of two passes."""
+        for venue in sorted({str(one["venue"]) for one in self.accounts}):
+            tables = [config["venues"][venue] for config in self.configs]
+            bounds = {name: tables[0].get("trading", {}).get(name) for name in ("stop_loss", "take_profit")}
+            if len(tables) > 1 or tables[0].get("mode") != "live" or not any(bounds.values()):
+                continue
+            mine = [one for one in self.accounts if one["venue"] == venue]
+            traded = read_rows(self.ledger, _TRADED, {"venue": venue})
+            for first, last in pairwise(self._by_job["submit"]):
+                seen = [[one for one in mine if _is_in(one["clock"], each)] for each in (first, last)]
+                faults = {one["faults"] for one in mine if first.started_at <= one["clock"] <= last.ended_at}
+                if not all(seen) or len(faults) > 1 or not self._is_quiet(venue, first.started_at, last.ended_at):
+                    continue
+                for position in seen[1][-1]["positions"]:
+                    yield from self._unsold(position, [*seen[0], *seen[1]], bounds, (first, last), traded)
+
+    def _unsold(
+        self,
+        position: Fact,
+        seen: Sequence[Fact],
+        bounds: Mapping[str, float | None],
+        passes: tuple[JobPass, JobPass],
+        traded: Sequence[Row],
+    ) -> Iterator[str]:
+        rows = [row for row in traded if row["contract"] == position["contract"]]
+        same = [one for each in seen for one in each["positions"] if holding_of(one) == holding_of(position)]
+        if not rows or len(same) != len(seen) or not all(map(has_price, same)) or rows[0]["ref"] in self.locked:
+            return
+        worth = [value for one in same for value in position_worth(one)]
+        gains = [value / max(position["paid"], LEAST_SOLD) - 1.0 for value in worth]
+        closes = rows[0]["closes_at"] and parse_timestamp(rows[0]["closes_at"]) - TRIED_BEFORE
+        since, until = passes[0].started_at - TRIED_BEFORE, passes[1].ended_at + ONE_MOMENT
+        is_tried = any(since <= parse_timestamp(row["planned_at"]) <= until for row in rows)
+        # A venue takes no sale of less.
+        is_little = min(worth) < LEAST_SOLD or position["shares"] < LEAST_SHARES
+        if is_tried or is_little or (closes and closes < until) or not is_exit_due(min(gains), max(gains), bounds):
+            return
+        what = (
+            f"{position['leg']} {position['contract']} has a gain of {min(gains):.3f} to {max(gains):.3f} of its cost"
+        )
+        yield f"omission: {what}, to be sold at {bounds}, and the passes of {passes[0].started_at} and after did not"
+
+    def _is_quiet(self, venue: str, since: datetime, until: datetime) -> bool:
+        """Say whether a venue was armed all that time, and nobody stopped it or set the clock."""
+        is_moved = self._has_clock_moved(since, until)
+        is_armed = self._is_armed(venue, since - TRIED_BEFORE, format_timestamp(until))
+        return is_armed and not is_moved and not self._is_stopped(venue, since - TRIED_BEFORE, until)
 
     def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
         """Say whether somebody, or the program, had stopped a venue in that time."""
@@ -534,6 +596,10 @@ def _lasts(acts: Sequence[Fact], begins: str, ends: str, at: datetime) -> bool:
             if min(after, default=at) >= at - HEARD:
                 return True
     return False
+
+
+def _is_in(at: datetime, one: JobPass) -> bool:
+    return one.started_at - ONE_MOMENT <= at <= one.ended_at + ONE_MOMENT
 
 
 def _overlaps(one: JobPass, begun: str, ended: str) -> bool:

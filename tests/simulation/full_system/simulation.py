@@ -475,7 +475,7 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         "clock_moves": schedule.clock_moves,
     }
     world: dict[str, Any] = {"locked": schedule.locked, "acts": facts["acts"], "closed": facts["closed"]}
-    omissions = OmissionChecks(**known, passes=passes, **world)
+    omissions = OmissionChecks(**known, passes=passes, **world, accounts=facts["accounts"])
     prices: dict[str, Any] = {"prices": facts["prices"], "spoilt": facts["spoilt"]}
     renewals = RenewalChecks(**known, passes=passes, **world, **prices)
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])

@@ -17,7 +17,7 @@ TABLES = """
 create table forecast (id, ref, forecaster, state, why, detail, made_at, started_at, ended_at, forecast_only,
   decided_at, revision);
 create table decision (id, forecast, at, until, verdict, why);
-create table intent (seq, id, ref, venue, action, state, forecast, batch, planned_at, changed_at);
+create table intent (seq, id, ref, venue, mode, action, state, forecast, batch, planned_at, changed_at, order_body);
 create table attempt (intent, number, state, started_at, settled_at);
 create table question (ref, venue, version, closes_at, as_of);
 create table question_version (version, ref, body);
@@ -432,3 +432,58 @@ def test_what_was_approved_is_decided_again(
     )
     found = judge(tmp_path, forecast(0.0), *rows, *question(), passes=passed("submit", 0.1, 1.5, 2.5, 3.5), acts=acts)
     assert ["was decided on again at" in one for one in found if "approved at" in one] == [True] * count
+
+
+# Ten shares that cost 5 and bring 3, with a stop-loss of 30 %.
+@pytest.mark.parametrize(
+    ("bid", "tried", "acts", "count"),
+    [
+        (0.3, None, [], 1),
+        (0.3, 1.51, [], 0),
+        (0.4, None, [], 0),
+        (0.3, None, [act("halt", 0.5, venue="polymarket")], 0),
+    ],
+)
+def test_what_is_to_be_sold_by_policy_is_tried_to_be_sold(
+    tmp_path: Path, bid: float, tried: float | None, acts: list[Values], count: int
+) -> None:
+    ref, venue = "polymarket:0x01", {"mode": "live", "forecasters": ["drifter"], "trading": {"stop_loss": 0.3}}
+    row = {"ref": ref, "venue": "polymarket", "action": "order", "state": "acked", "mode": "live"}
+    orders = [("buy", -9.0), *([("sell", tried)] if tried else [])]
+    rows: list[Any] = [
+        (
+            "intent",
+            {
+                **row,
+                "id": side,
+                "planned_at": at(hours),
+                "changed_at": at(hours),
+                "order_body": json.dumps({"contract": "0x01", "side": side}),
+            },
+        )
+        for side, hours in orders
+    ]
+    rows += [("attempt", {"intent": side, "started_at": at(hours)}) for side, hours in orders]
+    rows += [("question", {"ref": ref, "venue": "polymarket", "version": "v", "closes_at": at(90.0)})]
+    rows += [("arm", {"venue": "polymarket", "armed_at": at(-99.0), "until": at(99.0)})]
+    position = {
+        "contract": "0x01",
+        "leg": "no",
+        "shares": 10.0,
+        "bid": bid,
+        "has_book": True,
+        "pays": None,
+        "paid": 5.0,
+    }
+    accounts = [
+        {"venue": "polymarket", "clock": moment(hours), "faults": 0, "positions": [position]} for hours in (1.0, 1.5)
+    ]
+    found = judge(
+        tmp_path,
+        *rows,
+        passes=passed("submit", 1.0, 1.5),
+        acts=acts,
+        accounts=accounts,
+        configs=[{**CONFIG, "venues": {"polymarket": venue}}],
+    )
+    assert ["to be sold at" in one for one in found] == [True] * count
