@@ -78,12 +78,14 @@ async def check_readiness(job: ReadinessContext) -> str:
 
 
 async def refresh_readiness(job: ReadinessContext) -> None:
-    """Check what changes with each write; check everything where a person changed something."""
+    """Check what changes with each write, and the clock; check everything where a person changed something."""
     if job.readiness.is_outdated:
         await check_readiness(job)
-    else:
-        await count_unsettled_writes(job)
-        await check_accounts(job)
+        return
+    await count_unsettled_writes(job)
+    await check_accounts(job)
+    if live := [venue for venue, policy in job.execution_policies.items() if policy.is_live]:
+        job.readiness.clock = _clock_problem(job, live)
 
 
 async def check_accounts(job: ReadinessContext) -> None:

@@ -98,6 +98,11 @@ class FakeService(ABC):
         return Response("Too many requests", status_code=429, headers=headers)
 
     def error_response(self, status: int) -> Response:
+        """Return the response of a venue that fails, by default that of an edge server in front of it."""
+        return self.error_page(status)
+
+    @staticmethod
+    def error_page(status: int) -> Response:
         """Return an edge server's response in place of a venue that fails."""
         page = f"<html><head><title>{status}</title></head><body>Error {status}</body></html>"
         return Response(page, status_code=status, media_type="text/html")
@@ -255,7 +260,8 @@ class FakeService(ABC):
         if fault in {RequestFault.ERROR_BEFORE, RequestFault.ERROR_AFTER}:
             return await capture_response(self.error_response(details.status), exchange.scope, b"")
         if fault in {RequestFault.PAGE_BEFORE, RequestFault.PAGE_AFTER}:
-            return replace(await capture_response(self.error_response(503), exchange.scope, b""), status=200)
+            page = self.error_page(503)
+            return replace(await capture_response(page, exchange.scope, b""), status=details.page_status)
         if fault is RequestFault.SLOW:
             return answer
         spoilt = spoil_response(answer, details)

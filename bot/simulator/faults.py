@@ -32,7 +32,7 @@ class RequestFault(StrEnum):
     TOO_MANY = "too many requests"
     ERROR_BEFORE = "error before the effect"
     ERROR_AFTER = "error after the effect"
-    # A page of an edge server instead of the response: HTML under status 200, without and with the effect.
+    # A page of an edge server instead of the response: HTML under ``page_status``, without and with the effect.
     PAGE_BEFORE = "web page before the effect"
     PAGE_AFTER = "web page after the effect"
     # The response is spoilt: half of it, lists with each record twice, lists backwards, unknown fields, or ``alter``.
@@ -80,6 +80,7 @@ class FaultDetails:
     fault: RequestFault
     wait_s: float = 1.0
     status: int = 502
+    page_status: int = 200
     retry_after: str | None = None
     meanwhile: Callable[[], object] | None = None
     alter: Callable[[Json], Json] | None = None

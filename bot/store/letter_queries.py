@@ -30,13 +30,16 @@ order by s.value, f.id
 """
 _LAST_STEPS = "select body from step where forecast = ? order by trial, number desc limit 1"
 _SPENT = "select count(*), coalesce(sum(coalesce(cost_usd, worst_usd)), 0) from model_call where at >= ?"
+# What an account is worth, and by how much more than at its first reading since then: what was moved is no gain.
 _EQUITY = """
-select venue, paper, currency,
-       (select equity from account_reading l where l.venue = a.venue and l.account = a.account and l.paper = a.paper
-        order by id desc limit 1),
-       (select equity from account_reading e where e.venue = a.venue and e.account = a.account and e.paper = a.paper
-          and e.at >= :since order by id limit 1)
-from account_reading a where at >= :since group by venue, account, paper order by venue
+select a.venue, a.paper, a.currency, l.equity,
+       l.equity - l.transfers - l.unconfirmed - (e.equity - e.transfers - e.unconfirmed)
+from (select venue, account, paper, currency, min(id) as first from account_reading where at >= :since
+      group by venue, account, paper) a
+join account_reading e on e.id = a.first
+join account_reading l on l.id = (
+  select max(id) from account_reading n where n.venue = a.venue and n.account = a.account and n.paper = a.paper)
+order by a.venue
 """
 
 
@@ -118,8 +121,8 @@ def read_week(database: Database, since: datetime, *, explained: int) -> WeekRec
         calls=calls,
         spent_usd=spent_usd,
         gains=[
-            AccountGain(venue=venue, paper=bool(paper), currency=currency, worth=last, gained=last - first)
-            for venue, paper, currency, last, first in database.execute(_EQUITY, {"since": begin})
+            AccountGain(venue=venue, paper=bool(paper), currency=currency, worth=worth, gained=gained)
+            for venue, paper, currency, worth, gained in database.execute(_EQUITY, {"since": begin})
         ],
         reasons={one.forecast: _reason(database, one.forecast) for one in (*scored[:explained], *scored[-explained:])},
     )

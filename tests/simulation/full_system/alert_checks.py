@@ -5,6 +5,7 @@ What is critical, what waits for the end of quiet hours, that what heals is said
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ LONGEST_WAIT = timedelta(hours=3)
 # An event is looked for on the day after it.
 SEEN_FOR = timedelta(hours=23)
 WEEK, LETTER_HOUR = timedelta(days=7), 8
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CRASHES = "select at from event where kind = 'crash'"
 # Whether the next life reports a crash.
 HOW_LIVES_END: Mapping[str, bool] = {"killed": True, "asked to stop": False}
@@ -82,9 +84,23 @@ where s.rule = 'brier' and s.at >= :since and s.at <= :at and r.seen_at <= :at
 _COSTS_SINCE = """
 select count(*) as calls, total(coalesce(cost_usd, worst_usd)) as usd from model_call where at >= :since and at <= :at
 """
+_SPENT = "select at, cost_usd, worst_usd, latency_s from model_call where worst_usd > 0"
+_WORTHS = """
+select venue, paper, at, equity, equity - transfers - unconfirmed as worth from account_reading order by id
+"""
+_RESUMED = "select venue, resumed_at from halt where resumed_at is not null"
+# What models may cost in a day, and which share of an account is a big loss, where nobody set it; and which share of a
+# budget is most of it.
+DAY_USD, LOSS_SHARE, MOSTLY = 20.0, 0.1, 0.8
+# Amounts on record are rounded; a loss of so much more, or less, than its bound is judged.
+USD_SLACK, CENT, SURELY = 1e-4, 0.02, 1.1
+# So long all readings of accounts are kept.
+ALL_KEPT = timedelta(hours=47)
 # What comes and goes by itself from one look to the next: the pager of the simulation takes no message at times.
 MAY_FLAP = ("notifier:", "clock:")
-_SENT = "select id, channel, level, state, at, due_at, ended_at, attempts, text, subject from notification"
+_SENT = """
+select id, channel, level, state, at, due_at, ended_at, attempts, text, subject from notification order by at
+"""
 # So often in a row nothing breaks and heals by chance.
 FLAPS = 2
 # A channel that took no message is tried again after a quarter of an hour at the latest.
@@ -122,8 +138,11 @@ class AlertChecks:
         yield from self._crashes()
         yield from self._failing(alerts, looks)
         yield from self._failing_trials(alerts, looks)
+        yield from self._budgets(alerts, looks)
+        yield from self._losses(alerts, looks)
         yield from self._messages(alerts)
         yield from self._quiet_hours()
+        yield from self._order_of_messages()
         yield from self._letters(looks)
         last = max((one.started_at for one in looks), default=None)
         for row in read_rows(self.ledger, _SENT):
@@ -220,6 +239,59 @@ class AlertChecks:
                     yield f"alerts: {what}, and that was not reported by the look of {look.started_at}"
                     return
 
+    def _budgets(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
+        """That most of the budget of a day is used is said by the next look, and not before."""
+        sets = [config.get("llm", {}).get("budget", {}).get("day_usd", DAY_USD) for config in self.configs]
+        calls: dict[str, list[tuple[datetime, datetime, Row]]] = defaultdict(list)
+        for call in read_rows(self.ledger, _SPENT):
+            began = parse_timestamp(call["at"])
+            ended = began + timedelta(seconds=call["latency_s"] or 0.0)
+            calls[call["at"][:10]].append((began, ended, call))
+        told = [one for one in alerts if one["key"].startswith("budget_80:all models")]
+        for look in looks if sets and calls else ():
+            day, least, most = format_timestamp(look.started_at)[:10], 0.0, 0.0
+            if self._has_clock_moved(look.started_at, look.ended_at):
+                continue
+            for began, ended, call in calls[day]:
+                is_paid = ended < look.started_at - ONE_MOMENT and call["cost_usd"] is not None
+                least += call["cost_usd"] if is_paid else 0.0
+                # What is under way, or was never answered, may count with its most.
+                most += call["cost_usd"] if is_paid else call["worst_usd"] * (began < look.ended_at + ONE_MOMENT)
+            now = format_timestamp(look.ended_at)
+            is_told = any(one["opened_at"] <= now and (one["closed_at"] or "~") > day for one in told)
+            if least >= MOSTLY * max(sets) + USD_SLACK and not is_told:
+                yield f"alerts: {least:.4f} USD of {max(sets):g} were spent by {look.started_at}, and that was not said"
+                return
+            news = [one for one in told if format_timestamp(look.started_at) <= one["opened_at"] <= now]
+            if news and most < MOSTLY * min(sets) - USD_SLACK:
+                yield f"alerts: {news[0]['text']!r} was said at {look.started_at}, {most:.4f} USD were spent"
+
+    def _losses(self, alerts: Sequence[Row], looks: Sequence[JobPass]) -> Iterator[str]:
+        """That an account lost a big share of it today is said by the next look, and not before."""
+        shares = [config.get("alerts", {}).get("loss_share", LOSS_SHARE) for config in self.configs]
+        rows, resumed = read_rows(self.ledger, _WORTHS), read_rows(self.ledger, _RESUMED)
+        for venue, paper in sorted({(row["venue"], row["paper"]) for row in rows}):
+            mine = [row for row in rows if (row["venue"], row["paper"]) == (venue, paper)]
+            told = [one for one in alerts if one["key"].startswith(f"loss:{venue}")]
+            for look in looks:
+                now, day = format_timestamp(look.ended_at), format_timestamp(look.started_at)[:10]
+                seen = [row for row in mine if row["at"] <= format_timestamp(look.started_at - ONE_MOMENT)]
+                later = [row for row in mine if format_timestamp(look.started_at - ONE_MOMENT) < row["at"] <= now]
+                since = max((one["resumed_at"] for one in resumed if one["venue"] in {"", venue}), default="")
+                if not seen or later or since > day or self._has_clock_moved(look.started_at, look.ended_at):
+                    continue
+                before, after = [row for row in seen if row["at"] <= day], [row for row in seen if row["at"] > day]
+                began = (before[-1:] or after[:1])[0]["worth"]
+                lost, worth = began - seen[-1]["worth"], seen[-1]["equity"]
+                is_told = any(one["opened_at"] <= now < (one["closed_at"] or "~") for one in told)
+                bounds = [share * (worth + lost) for share in shares]
+                if (lost > max(bounds) * SURELY + CENT and not is_told) or (
+                    is_told and lost < min(bounds) / SURELY - CENT
+                ):
+                    what = f"{venue} lost {lost:.2f} of {worth + lost:.2f} by {look.started_at}"
+                    yield f"alerts: {what}, and that was {'' if is_told else 'not '}said to be a big loss"
+                    return
+
     def _messages(self, alerts: Sequence[Row]) -> Iterator[str]:
         """Each alert has its level, is told in one message of its look, and what has healed is told once."""
         told: dict[str, list[Row]] = defaultdict(list)
@@ -270,32 +342,57 @@ class AlertChecks:
             if due > at + LONGEST_WAIT and row["attempts"] <= 1 and (is_critical or quiet_until is None):
                 yield f"alerts: {row['subject']} of {at}, {row['level']}, waits until {row['due_at']}"
 
+    def _order_of_messages(self) -> Iterator[str]:
+        """A channel gets messages in the order in which they were written, but for those that wait for the morning."""
+        if any(config.get("alerts", {}).get("quiet_hours") for config in self.configs):
+            return
+        before: dict[str, Row] = {}
+        for row in read_rows(self.ledger, _SENT):
+            last = before.get(row["channel"])
+            is_ahead = last is not None and row["ended_at"] and (last["ended_at"] or "~") > row["ended_at"]
+            if last is not None and is_ahead and last["at"] < row["at"] and last["state"] in {"waiting", "delivered"}:
+                is_moved = self._has_clock_moved(*(parse_timestamp(one["at"]) for one in (last, row)))
+                if row["state"] == "delivered" and not is_moved:
+                    what = f"{row['subject']} of {row['at']} was sent at {row['ended_at']}"
+                    yield f"alerts: {what}, before {last['subject']} of {last['at']}, sent at {last['ended_at']}"
+            before[row["channel"]] = row
+
     def _letters(self, looks: Sequence[JobPass]) -> Iterator[str]:
         """The letter of a week comes on its day, and says what was forecast, scored and spent in the seven days."""
         table = self.configs[0].get("alerts", {}) if self.configs else {}
         letters = read_rows(self.ledger, _LETTERS)
         days = [row["subject"][17:27] for row in letters]
+        weekday = table.get("letter_day", "monday")
         for day in {day for day in days if days.count(day) > 1}:
             yield f"alerts: the letter of {day} was written {days.count(day)} times"
-        if table.get("letter_day", "monday") == "monday":
-            yield from self._missing_letters(days, looks, ZoneInfo(table.get("time_zone", "UTC")))
+        if weekday in WEEKDAYS:
+            yield from self._missing_letters(days, looks, weekday, ZoneInfo(table.get("time_zone", "UTC")))
         for row in letters:
             due = datetime.fromisoformat(row["subject"][17:27]).replace(
                 hour=LETTER_HOUR, tzinfo=ZoneInfo(table.get("time_zone", "UTC"))
             )
+            is_early = parse_timestamp(row["at"]) < due and not self._has_clock_moved(due, due)
+            if is_early or WEEKDAYS[due.weekday()] != weekday:
+                what = f"the letter of {due:%Y-%m-%d}, a {WEEKDAYS[due.weekday()]}"
+                yield f"alerts: {what}, was written at {row['at']}, the day of letters is {weekday}"
             since = format_timestamp(due.astimezone(UTC) - WEEK)
             values = {"since": since, "at": row["at"]}
+            yield from self._letter_accounts(row, since)
             lines = [*self._letter_lines(values)]
             missing = [line for line in lines if line not in row["text"]]
             if missing and not self._has_clock_moved(parse_timestamp(row["at"]), parse_timestamp(row["at"])):
                 yield f"alerts: the letter of {row['at']} says {row['text'][:300]!r}, and not {missing}"
 
-    def _missing_letters(self, days: Sequence[str], looks: Sequence[JobPass], zone: ZoneInfo) -> Iterator[str]:
+    def _missing_letters(
+        self, days: Sequence[str], looks: Sequence[JobPass], weekday: str, zone: ZoneInfo
+    ) -> Iterator[str]:
         made = read_rows(self.ledger, "select min(made_at) as first from forecast where state = 'done'")[0]["first"]
         for look in looks if made else ():
             local = look.started_at.astimezone(zone)
             due = datetime.combine(local.date(), time(LETTER_HOUR), zone)
-            is_due = local.weekday() == 0 and local > due + ONE_MOMENT and parse_timestamp(made) < due
+            is_due = (
+                local.weekday() == WEEKDAYS.index(weekday) and local > due + ONE_MOMENT and parse_timestamp(made) < due
+            )
             if is_due and f"{due:%Y-%m-%d}" not in days and not self._has_clock_moved(due, look.ended_at):
                 yield f"alerts: the letter of {due:%Y-%m-%d} was not written by the look of {look.started_at}"
                 return
@@ -314,6 +411,28 @@ class AlertChecks:
             yield f"Scored: {len(found)} of {forecaster}, mean Brier score {mean(found):.3f}"
         costs = read_rows(self.ledger, _COSTS_SINCE, values)[0]
         yield f"Models: {costs['calls']} calls, {costs['usd']:.2f} USD"
+
+    def _letter_accounts(self, letter: Row, since: str) -> Iterator[str]:
+        """A letter says what each account is worth, and what it gained in the seven days but for what was moved."""
+        readings = read_rows(self.ledger, _WORTHS)
+        kept = max((row["at"] for row in readings), default="")
+        # Older readings are thinned out.
+        if not kept or parse_timestamp(letter["at"]) < parse_timestamp(kept) - ALL_KEPT:
+            return
+        for venue, paper in sorted({(row["venue"], row["paper"]) for row in readings}):
+            mine = [
+                row for row in readings if (row["venue"], row["paper"], row["at"] <= letter["at"]) == (venue, paper, 1)
+            ]
+            name = f"Account at {venue}{' (paper)' * bool(paper)}: "
+            said = re.search(re.escape(name) + r"([+-][\d.]+) \w+, now worth (-?[\d.]+)", letter["text"])
+            if said is None or len(mine) < 2:
+                continue
+            # The week begins with the last reading before it, or with the first one of it.
+            bases = [row for row in mine if row["at"] <= since][-1:] + [row for row in mine if row["at"] >= since][:1]
+            gains, (gained, worth) = [mine[-1]["worth"] - row["worth"] for row in bases], map(float, said.groups())
+            if abs(worth - mine[-1]["equity"]) > CENT or not any(abs(gained - one) <= CENT for one in gains):
+                what = f"gained {gains[-1]:+.2f} and is worth {mine[-1]['equity']:.2f}"
+                yield f"alerts: the letter of {letter['at']} says {said[0]!r}, and the account {what}"
 
     def _has_clock_moved(self, first: datetime, last: datetime) -> bool:
         return any(first - LONGEST_MOVE <= moved <= last + LONGEST_MOVE for moved in self.clock_moves)

@@ -6,14 +6,16 @@ Who submits, what is left out, when nothing is sent or bought, what models may c
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.store.serialization import parse_timestamp
+from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 
 if TYPE_CHECKING:
@@ -31,8 +33,11 @@ MAX_PLAN_AGE, IN_DOUBT_AFTER = timedelta(seconds=120), timedelta(hours=1)
 ONE_MOMENT = timedelta(seconds=2)
 # Nobody moves the clock by more.
 LONGEST_MOVE = timedelta(hours=1)
+# Orders of an hour are counted, less a minute.
+HOUR = timedelta(minutes=59)
 # Of the settings that nobody set.
 COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD, QUESTION_USD = 168.0, 60.0, 20.0, 5.0
+UNKNOWN_WRITES = 3
 # Sums and products of stored numbers have this error.
 USD_SLACK, SAME = 1e-6, 1e-9
 # A moment may be recorded as so much earlier than it was.
@@ -75,6 +80,13 @@ _UNREPORTED_WINDOWS = """
 select s.ref, s.forecaster, s.closes_at from schedule s join question q on q.ref = s.ref
 where s.window = 'past' and q.first_seen_at < s.closes_at
 """
+# Writes that had begun by a moment, and of which nothing certain was known then.
+_WITHOUT_ANSWER = """
+select count(distinct a.intent) as count from attempt a join intent i on i.id = a.intent
+where i.venue = :venue and i.mode <> 'paper' and a.started_at <= :at
+  and (a.settled_at is null or a.settled_at >= :until)
+"""
+_UNSETTLED = re.compile(r"more than (\d+) writes are without a known outcome")
 _HALTS = "select venue, at, why from halt where by = ''"
 _BUDGETED = """
 select id, at, scope, ref, worst_usd, coalesce(cost_usd, worst_usd) as usd, coalesce(latency_s, 0) as latency_s
@@ -126,6 +138,8 @@ class DecisionChecks:
         for row in read_rows(self.ledger, _HALTS):
             if any(words in row["why"] for words in CONTRADICTIONS):
                 yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
+            limits = {int(one) for one in self._setting(row["venue"], "caps", "unknown_writes", UNKNOWN_WRITES)}
+            yield from false_halt(self.ledger, row, limits, self.clock_moves)
         yield from self._spending()
         calls, budgets = (
             read_rows(self.ledger, _BUDGETED),
@@ -136,6 +150,10 @@ class DecisionChecks:
         yield from self._scored_forecasts()
         yield from self._plan_ages(attempts)
         yield from self._arm_records(attempts)
+        hourly = {
+            venue: max(self._setting(venue, "caps", "orders_per_hour", math.inf)) for venue in self.configs[0]["venues"]
+        }
+        yield from full_hours(attempts, hourly, self.clock_moves)
         yield from self._doubts()
         yield from self._replaced_forecasts()
         yield from self._retries()
@@ -279,6 +297,37 @@ class DecisionChecks:
         for name, target, probability, outcome in sorted(there ^ due):
             what = "is scored, and is not the last one in time" if (name, target, probability, outcome) in there else ""
             yield f"score: {name}, {target}, {probability} on {outcome}, {what or 'is the last one, and not scored'}"
+
+
+def false_halt(ledger: Path, halt: Row, limits: Collection[int], clock_moves: Sequence[datetime] = ()) -> Iterator[str]:
+    """Say where a venue stopped for its unknown writes, and there were not more of them than are set."""
+    found, at = _UNSETTLED.search(halt["why"]), parse_timestamp(halt["at"])
+    if found is None or any(abs(moved - at) <= LONGEST_MOVE for moved in clock_moves):
+        return
+    values = {"venue": halt["venue"], "at": format_timestamp(at + ONE_MOMENT), "until": halt["at"]}
+    [row] = read_rows(ledger, _WITHOUT_ANSWER, values)
+    if row["count"] <= int(found[1]) or int(found[1]) not in limits:
+        what = f"{row['count']} of its writes were without an answer, {sorted(limits)} may be"
+        yield f"orders: {halt['venue']} stopped at {at}: {halt['why']}; {what}"
+
+
+def full_hours(
+    attempts: Iterable[Row], limits: Mapping[str, float], clock_moves: Sequence[datetime] = ()
+) -> Iterator[str]:
+    """Say what was decided though as many orders, or forecasts where nothing is paid, were sent in the hour before."""
+    sent: dict[tuple[str, bool], list[Row]] = defaultdict(list)
+    for row in sorted(attempts, key=lambda row: str(row["started_at"])):
+        if row["action"] != "comment":
+            sent[row["venue"], bool(row["paper"])].append(row)
+    for (venue, _), rows in sent.items():
+        for row in rows if limits[venue] < math.inf else ():
+            planned = parse_timestamp(row["planned_at"])
+            since, until = format_timestamp(planned - HOUR), format_timestamp(planned - ONE_MOMENT)
+            count = sum(since < one["started_at"] < until and one["id"] != row["id"] for one in rows)
+            is_moved = any(abs(moved - planned) <= 2.0 * LONGEST_MOVE for moved in clock_moves)
+            if count >= limits[venue] and not is_moved:
+                what = f"{row['id']} on {row['ref']} was planned at {planned}"
+                yield f"orders: {what}, {count} were sent at {venue} in the hour before, {limits[venue]:g} may be"
 
 
 def unreserved_calls(

@@ -97,6 +97,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "policy.stale_after_h": (0.8, 2.0, 24.0),
     "policy.min_gap_h": (0.4, 0.2, 6.0),
     "policy.price_move": (0.5, 0.1, 0.6),
+    "alerts.loss_share": (0.5, 0.002, 0.1),
     "daemon.lease_s": (0.5, 30.0, 900.0),
     # Fewer or slower ones would not do all that is due in the pause between two passes of the simulation.
     "daemon.concurrency": (0.4, 6.0, 16.0),
@@ -113,12 +114,15 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "llm.budget.question_usd": (0.5, 0.02, 1.0),
     "llm.budget.run_usd": (0.0, 0.0, 0.0),
     "llm.budget.ask_above_usd": (0.0, 0.0, 0.0),
+    "venues.polymarket.settings.paper_settle_s": (0.5, 60.0, 20_000.0),
     "venues.polymarket.settings.paper_refusal_share": (0.3, 0.01, 0.3),
     "venues.polymarket.settings.paper_restart_share": (0.3, 0.01, 0.2),
     "venues.polymarket.settings.paper_failure_share": (0.3, 0.01, 0.3),
 }
-# How often any other field of a section is drawn: drawn itself for each section of a seed.
+# How often any other field of a section is drawn: drawn itself for each section of a seed. And how often some are whose
+# default hides a part of the program.
 SHARES = (0.0, 0.1, 0.4)
+OFTEN: Mapping[str, float] = {"venues.metaculus.comment": 0.8, "alerts.letter_day": 0.6}
 # Which keys a change in mid-run may change: by the documentation each ends the arm records of its venue, or of all.
 CHANGEABLE = ("caps.", "trading.", "bankroll.", "close_margin_s", "approval_h")
 CHANGEABLE_FOR_ALL = ("policy.", "limits.")
@@ -246,7 +250,7 @@ def draw_table(seed: int, table: SettingsTable, known: Mapping[str, Any]) -> dic
         share = SHARES[int(chance.stream("config", *table.key).integers(len(SHARES)))]
         for name, info in table.model.model_fields.items():
             key = ".".join((*table.key, name))
-            often, *_ = _range_of(key) or (share,)
+            often, *_ = _range_of(key) or (OFTEN.get(key, share),)
             if name in known or pinned_reason(key) is not None or often == 0.0:
                 continue
             stream = chance.stream("config", key, str(attempt))

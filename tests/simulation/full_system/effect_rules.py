@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -37,8 +37,10 @@ LEAST_SAID, MOST_SAID = 0.001, 0.999
 LEAST_CHANCE = 1e-4
 # The steps of a forecaster of the simulation; beliefs carry rounding.
 STEPS, BELIEF_SLACK = (1, 2, 3), 1e-6
-# A forecast is taken back at Metaculus with this request.
-WITHDRAW = "/api/questions/withdraw/"
+# A forecast is made, and taken back, at Metaculus with these requests.
+FORECAST, WITHDRAW = "/api/questions/forecast/", "/api/questions/withdraw/"
+# By so much a sum of shares is rounded, and so far from what was forecast a valid curve may be.
+SHARES_SUM, CURVE_SLACK = 1e-5, 0.013
 # Of the settings that nobody set.
 TRIAL_SHARE, STALE_AFTER_H, MIN_GAP_H, QUESTION_USD = 0.5, 72.0, 1.0, 5.0
 ROWS: Mapping[str, str] = {
@@ -128,7 +130,7 @@ class EffectReferee(WorldFacts):
             if (order["side"], table["mode"]) != ("buy", "live") or not any(bounds.values()):
                 continue
             for position, least, most in self._gains_in_pass(order):
-                is_due = _is_exit_due(least, most, bounds) and not self._is_kept(position["contract"], order, table)
+                is_due = is_exit_due(least, most, bounds) and not self._is_kept(position["contract"], order, table)
                 if is_due and position["contract"] != order["contract"]:
                     what = (
                         f"{position['leg']} {position['contract']} has a gain of {least:.3f} to {most:.3f} of its cost"
@@ -146,8 +148,8 @@ class EffectReferee(WorldFacts):
         if len(seen) < READINGS or len({one["faults"] for one in seen}) > 1:
             return
         for position in seen[-1]["positions"]:
-            same = [one for account in seen for one in account["positions"] if _holding(one) == _holding(position)]
-            if len(same) == len(seen) and position["paid"] > CENT and all(map(_has_price, same)):
+            same = [one for account in seen for one in account["positions"] if holding_of(one) == holding_of(position)]
+            if len(same) == len(seen) and position["paid"] > CENT and all(map(has_price, same)):
                 worth = [value / position["paid"] - 1.0 for one in same for value in position_worth(one)]
                 yield position, min(worth), max(worth)
 
@@ -275,18 +277,19 @@ class EffectReferee(WorldFacts):
                     yield f"referee: {name} has {what} of {ref}, and that was not forecast"
 
     def _said(self) -> Iterator[str]:
-        """What Metaculus gets for a question of yes or no is what was forecast, within the bounds that it has."""
-        meant: dict[str, set[float]] = defaultdict(set)
+        """What Metaculus gets is what was forecast, within the bounds that it has: a chance, shares, or a curve.
+
+        What has to be changed is changed least: shares and the points of a curve stay near to what was forecast.
+        """
+        meant: dict[str, list[Any]] = defaultdict(list)
         for row in self.ledger.get("said", ()):
-            for prediction in json.loads(row["predictions"]).values():
-                if (chance := prediction.get("probability")) is not None:
-                    meant[row["ref"].rsplit(":", 1)[1]].add(min(max(chance, LEAST_SAID), MOST_SAID))
+            meant[row["ref"].rsplit(":", 1)[1]] += json.loads(row["predictions"]).values()
         for write in self.facts["writes"]:
             items = write["body"] if write["venue"] == "metaculus" and isinstance(write["body"], list) else ()
-            for item in items:
-                said, known = item.get("probability_yes"), meant[str(item.get("question"))]
-                if said is not None and not any(abs(said - one) < BELIEF_SLACK for one in known):
-                    what = f"{said} for question {item['question']}, and {sorted(known)} were forecast"
+            for item in items if write["path"] == FORECAST else ():
+                known = meant[str(item["question"])]
+                if not any(_is_said(item, one) for one in known):
+                    what = f"{str(item)[:160]}, and {str(known)[:160]} were forecast"
                     yield f"referee: {self.describe(write)}: {what}"
 
     def _refunds(self) -> Iterator[str]:
@@ -375,21 +378,78 @@ def round_outcomes(files: Mapping[str, Any], recorded: Sequence[Fact]) -> Iterat
             yield f"outcome: {what}, and {value} in its file"
 
 
+def incomplete_sets(files: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
+    """Say which forecast file lacks rows of its question set, or has one twice or that nobody asked for.
+
+    A question of a market has one row without a date, one of a series a row for each of its dates
+    (docs/facts/forecastbench.md#forecast-set).
+    """
+    for name, file in files.items():
+        questions = asked.get(f"{name[:10]}-llm.json", {"questions": []})["questions"]
+        due: Counter[tuple[str, str, str | None]] = Counter()
+        for one in questions:
+            dates = one["resolution_dates"] if isinstance(one["resolution_dates"], list) else [None]
+            due.update((one["source"], one["id"], date) for date in dates)
+        rows = Counter((row["source"], row["id"], row["resolution_date"]) for row in file["forecasts"])
+        if questions and rows != due:
+            missing, more = sorted(map(str, due - rows)), sorted(map(str, rows - due))
+            yield f"referee: {name} lacks {len(missing)} rows {missing[:2]}, and has {len(more)} more {more[:2]}"
+
+
+def untold_outcomes(told: Collection[tuple[str, str]], recorded: Sequence[Fact]) -> Iterator[str]:
+    """Say which rows of ``ROUND_ROWS`` are of questions, and dates, that no file ever called resolved.
+
+    What is not resolved has a row with yesterday's price (docs/facts/forecastbench.md#essentials).
+    """
+    dates: dict[str, set[str]] = defaultdict(set)
+    for number, date in told:
+        dates[number].add(date)
+    for row in recorded:
+        due, _, number = row["ref"].partition(":")[2].split("/", 2)
+        is_told = row["target"] in dates[number] if len(row["target"]) == len(due) else bool(dates[number])
+        if row["kind"] == "happened" and not is_told:
+            yield f"outcome: {row['ref']}, {row['target']} is {row['value']} on record, and no file called it resolved"
+
+
 def read_forecast_files(folder: Path) -> dict[str, Any]:
     """Return the files of a bucket by name."""
     return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.json"))}
 
 
-def _is_exit_due(least: float, most: float, bounds: Mapping[str, float | None]) -> bool:
+def _is_said(item: Fact, meant: Fact) -> bool:
+    """Say whether a request to Metaculus says what was forecast (docs/facts/metaculus.md#objects)."""
+    said = item.get("probability_yes")
+    if said is not None and meant.get("probability") is not None:
+        return bool(abs(said - min(max(meant["probability"], LEAST_SAID), MOST_SAID)) < BELIEF_SLACK)
+    shares, options = item.get("probability_yes_per_category"), meant.get("probabilities")
+    if shares is not None and options is not None:
+        # Of so many options each may be lifted to the least, which is taken from the others.
+        slack = LEAST_SAID * len(shares) + BELIEF_SLACK
+        is_whole = abs(math.fsum(shares.values()) - 1.0) < SHARES_SUM
+        return is_whole and shares.keys() == options.keys() and _is_close(shares, options, slack)
+    points, curve = item.get("continuous_cdf"), meant.get("cdf")
+    if points is None or curve is None or len(points) != len(curve):
+        return False
+    # Each of its steps has a hundredth of a flat one at least, and an open end a thousandth.
+    return _is_close(dict(enumerate(points)), dict(enumerate(curve)), CURVE_SLACK)
+
+
+def _is_close(said: Mapping[Any, float], meant: Mapping[Any, float], slack: float) -> bool:
+    return all(abs(value - meant[name]) <= slack for name, value in said.items())
+
+
+def is_exit_due(least: float, most: float, bounds: Mapping[str, float | None]) -> bool:
+    """Say whether a position has certainly lost, or gained, the share of its cost at which it is to be sold."""
     loss, profit = bounds["stop_loss"], bounds["take_profit"]
     return bool((loss and most < -loss - BEYOND) or (profit and least > profit + BEYOND))
 
 
-def _holding(position: Fact) -> tuple[object, ...]:
+def holding_of(position: Fact) -> tuple[object, ...]:
+    """Return what a position is: which shares of which contract, and what was paid for them."""
     return tuple(position[name] for name in ("contract", "leg", "shares", "paid"))
 
 
-def _has_price(position: Fact) -> bool:
+def has_price(position: Fact) -> bool:
     """Say whether shares can be sold, at a price that is known here."""
     if position.get("pays") is not None:
         return False

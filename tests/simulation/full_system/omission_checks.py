@@ -15,11 +15,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.account_values import position_worth
+from tests.simulation.full_system.effect_rules import has_price, holding_of, is_exit_due
 from tests.simulation.full_system.operators import ADA
 from tests.simulation.full_system.schedule_checks import FAILED_AGAIN
 
@@ -81,10 +84,41 @@ select i.id, i.ref, i.venue, f.forecaster, f.made_at, i.changed_at, q.closes_at,
 from intent i join forecast f on f.id = i.forecast join question q on q.ref = i.ref
 where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
 """
+# What was forecast at Metaculus, and when its question had a comment in the day before or later on.
+_UNCOMMENTED = """
+select i.id, i.ref, i.venue, i.changed_at, q.closes_at,
+  (select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at, (
+  select min(c.planned_at) from intent c where c.ref = i.ref and c.action = 'comment'
+    and julianday(c.planned_at) > julianday(i.changed_at, '-1 day')) as commented_at
+from intent i join question q on q.ref = i.ref
+where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
+"""
+_APPROVED = """
+select a.forecast, a.venue, f.ref, a.answered_at, a.expires_at, q.closes_at,
+  (select min(d.at) from decision d where d.forecast = a.forecast and d.at > a.answered_at) as decided_at,
+  (select min(g.made_at) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done'
+    and g.revision > f.revision) as replaced_at
+from approval a join forecast f on f.id = a.forecast join question q on q.ref = f.ref
+where a.answered_at is not null and a.state in ('approved', 'used', 'expired')
+"""
+# Orders on contracts, with the question and its close.
+_TRADED = """
+select i.order_body ->> 'contract' as contract, i.ref, i.planned_at, q.closes_at from intent i
+join question q on q.ref = i.ref where i.venue = :venue and i.order_body is not null and i.mode <> 'paper'
+"""
+# A sale is tried again after some minutes, and what closes soon is left. Positions that are worth less, or have fewer
+# shares, are not judged.
+TRIED_BEFORE, LEAST_SOLD, LEAST_SHARES = timedelta(hours=3), 1.1, 5.5
+# What of the acts of people the audit has, under the same names.
+AUDITED = ("arm", "disarm", "halt", "resume")
+_AUDITED = "select kind, at from audit where actor <> ''"
+_CLOSINGS = "select at, text from event where kind = 'close'"
 _WORKED_ON = """
 select started_at, coalesce(ended_at, started_at) as ended_at from forecast
 where ref = :ref and forecaster = :forecaster and forecast_only = 0
 """
+# A forecast is commented on within a day.
+COMMENTED_WITHIN = timedelta(hours=23)
 # So long after it is known that it did not arrive a forecast is sent again.
 SENT_AGAIN = timedelta(minutes=6)
 _ARMS = "select venue, armed_at, until, disarmed_at from arm order by armed_at"
@@ -105,7 +139,7 @@ class OmissionChecks:
 
     ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock, ``locked``
     the questions that were ever locked, ``acts`` what people did, and ``closed`` from when until when each question was
-    closed at its venue.
+    closed at its venue. ``accounts`` are those of venues at the moments at which they were read.
     """
 
     ledger: Path
@@ -115,6 +149,7 @@ class OmissionChecks:
     locked: Collection[str]
     acts: Sequence[Fact]
     closed: Mapping[str, Sequence[Sequence[datetime | None]]] = field(default_factory=dict)
+    accounts: Sequence[Fact] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what was not done, or too late."""
@@ -122,6 +157,11 @@ class OmissionChecks:
         yield from self._unsent()
         yield from self._not_sent_again()
         yield from self._not_withdrawn()
+        yield from self._not_commented()
+        yield from self._not_closed()
+        yield from self._not_in_the_audit()
+        yield from self._approved_in_vain()
+        yield from self._not_sold()
         yield from self._not_renewed()
         yield from self._forecast_after_close()
         yield from self._held_on()
@@ -220,6 +260,116 @@ class OmissionChecks:
                 what = f"the forecast of {row['ref']} of {row['made_at']}"
                 yield f"omission: {what} was to be withdrawn from {due} on, and {count} passes did not"
 
+    def _not_commented(self) -> Iterator[str]:
+        """Where that is set, the first forecast of a question at Metaculus in a day is followed by a comment."""
+        tables = [config["venues"].get("metaculus", {}) for config in self.configs]
+        modes = {table.get("mode") for table in tables}
+        if not all(table.get("comment") for table in tables) or not modes <= {"live", "approve"}:
+            return
+        for row in read_rows(self.ledger, _UNCOMMENTED):
+            since = parse_timestamp(row["changed_at"])
+            ends = [parse_timestamp(row[name]) for name in ("commented_at", "closes_at", "resolved_at") if row[name]]
+            until = min([*ends, since + COMMENTED_WITHIN])
+            is_quiet = self._is_armed(row["venue"], since, format_timestamp(until))
+            if row["ref"] in self.locked or not is_quiet or self._is_stopped(row["venue"], since, until):
+                continue
+            if (count := self._passes_between("submit", since, until)) > 1:
+                what = f"the forecast of {row['ref']} that arrived by {since}"
+                yield f"omission: {what} was commented on at {row['commented_at']}, {count} passes did not"
+
+    def _not_closed(self) -> Iterator[str]:
+        """What people ask to be closed is sold by the next pass that closes, or that says why not."""
+        if not any(act["kind"] == "close" for act in self.acts):
+            return
+        told = [(parse_timestamp(row["at"]), json.loads(row["text"])) for row in read_rows(self.ledger, _CLOSINGS)]
+        for act in self.acts if self.passes else ():
+            until = act["clock"] + HEARD if act["kind"] == "close" and not act.get("refused") else None
+            if until is None or not self._passes_between("close", act["clock"], until):
+                continue
+            for target in act["targets"]:
+                named = [
+                    at
+                    for at, one in told
+                    if all(one.get(name) == str(target[name]) for name in ("venue", "contract", "leg"))
+                    and act["clock"] - ONE_MOMENT <= at <= until + HEARD
+                ]
+                if not named:
+                    yield f"omission: {target} was to be closed at {act['clock']}, and nothing is said of it"
+
+    def _not_in_the_audit(self) -> Iterator[str]:
+        """What people permit, stop and resume is in the audit by the next passes that hear of requests."""
+        acts = [act for act in self.acts if act["kind"] in AUDITED and not act.get("refused")]
+        rows = read_rows(self.ledger, _AUDITED) if acts and self.passes else ()
+        there = [(row["kind"], parse_timestamp(row["at"])) for row in rows]
+        for act in acts if self.passes else ():
+            until = act["clock"] + HEARD - timedelta(minutes=5)
+            if not self._passes_between("requests", act["clock"], until):
+                continue
+            if not any(kind == act["kind"] and act["clock"] - ONE_MOMENT <= at <= until for kind, at in there):
+                what = f"the {act['kind']} of {act.get('venue') or 'all'} at {act['clock']}"
+                yield f"omission: {what} is not in the audit"
+
+    def _approved_in_vain(self) -> Iterator[str]:
+        """What a person approved is decided again by the next passes."""
+        for row in read_rows(self.ledger, _APPROVED):
+            answered = parse_timestamp(row["answered_at"])
+            ends = [row[name] for name in ("decided_at", "replaced_at", "closes_at", "expires_at") if row[name]]
+            until = min(map(parse_timestamp, ends))
+            if self._is_stopped(row["venue"], answered, until):
+                continue
+            if (count := self._passes_between("submit", answered, until)) > 1:
+                what = f"the forecast {row['forecast']} of {row['ref']}, approved at {answered}"
+                yield f"omission: {what}, was decided on again at {row['decided_at']}, {count} passes did not"
+
+    def _not_sold(self) -> Iterator[str]:
+        """What has lost, or gained, the share at which it is to be sold is tried to be sold by one of two passes."""
+        for venue in sorted({str(one["venue"]) for one in self.accounts}):
+            tables = [config["venues"][venue] for config in self.configs]
+            bounds = {name: tables[0].get("trading", {}).get(name) for name in ("stop_loss", "take_profit")}
+            if len(tables) > 1 or tables[0].get("mode") != "live" or not any(bounds.values()):
+                continue
+            mine = [one for one in self.accounts if one["venue"] == venue]
+            traded = read_rows(self.ledger, _TRADED, {"venue": venue})
+            for first, last in pairwise(self._by_job["submit"]):
+                seen = [[one for one in mine if _is_in(one["clock"], each)] for each in (first, last)]
+                faults = {one["faults"] for one in mine if first.started_at <= one["clock"] <= last.ended_at}
+                if not all(seen) or len(faults) > 1 or not self._is_quiet(venue, first.started_at, last.ended_at):
+                    continue
+                for position in seen[1][-1]["positions"]:
+                    yield from self._unsold(position, [*seen[0], *seen[1]], bounds, (first, last), traded)
+
+    def _unsold(
+        self,
+        position: Fact,
+        seen: Sequence[Fact],
+        bounds: Mapping[str, float | None],
+        passes: tuple[JobPass, JobPass],
+        traded: Sequence[Row],
+    ) -> Iterator[str]:
+        rows = [row for row in traded if row["contract"] == position["contract"]]
+        same = [one for each in seen for one in each["positions"] if holding_of(one) == holding_of(position)]
+        if not rows or len(same) != len(seen) or not all(map(has_price, same)) or rows[0]["ref"] in self.locked:
+            return
+        worth = [value for one in same for value in position_worth(one)]
+        gains = [value / max(position["paid"], LEAST_SOLD) - 1.0 for value in worth]
+        closes = rows[0]["closes_at"] and parse_timestamp(rows[0]["closes_at"]) - TRIED_BEFORE
+        since, until = passes[0].started_at - TRIED_BEFORE, passes[1].ended_at + ONE_MOMENT
+        is_tried = any(since <= parse_timestamp(row["planned_at"]) <= until for row in rows)
+        # A venue takes no sale of less.
+        is_little = min(worth) < LEAST_SOLD or position["shares"] < LEAST_SHARES
+        if is_tried or is_little or (closes and closes < until) or not is_exit_due(min(gains), max(gains), bounds):
+            return
+        what = (
+            f"{position['leg']} {position['contract']} has a gain of {min(gains):.3f} to {max(gains):.3f} of its cost"
+        )
+        yield f"omission: {what}, to be sold at {bounds}, and the passes of {passes[0].started_at} and after did not"
+
+    def _is_quiet(self, venue: str, since: datetime, until: datetime) -> bool:
+        """Say whether a venue was armed all that time, and nobody stopped it or set the clock."""
+        is_moved = self._has_clock_moved(since, until)
+        is_armed = self._is_armed(venue, since - TRIED_BEFORE, format_timestamp(until))
+        return is_armed and not is_moved and not self._is_stopped(venue, since - TRIED_BEFORE, until)
+
     def _is_stopped(self, venue: str, since: datetime, until: datetime | None) -> bool:
         """Say whether somebody, or the program, had stopped a venue in that time."""
         return self._is_stopped_by_people(venue, since, until) or self._is_halted(venue, since, until)
@@ -250,11 +400,24 @@ class OmissionChecks:
         for row in read_rows(self.ledger, _RUNS):
             runs[row["ref"], row["forecaster"]].append(row)
         for rows in runs.values():
+            yield from self._renewed_after_close(rows)
             for row, after in zip(rows, [*rows[1:], None], strict=True):
                 if row["state"] == "done" and row["closes_at"] is not None and not self._is_left_out(row):
                     yield from self._late_renewal(row, after)
                 if row["state"] == "failed" and row["closes_at"] is not None and not self._is_left_out(row):
                     yield from self._late_retry(row, after)
+
+    def _renewed_after_close(self, rows: Sequence[Row]) -> Iterator[str]:
+        """What has an answer is not forecast again once its question has closed, whatever it was put off for."""
+        has_answer = False
+        for row in rows:
+            started, closes = parse_timestamp(row["started_at"]), row["closes_at"] and parse_timestamp(row["closes_at"])
+            is_known = row["versions"] == 1 and row["as_of"] is None and not self._has_clock_moved(started, started)
+            is_asked = row["why"] == ASKED or row["forecast_only"]
+            if has_answer and is_known and not is_asked and closes and started > closes + ONE_MOMENT:
+                what = f"{row['ref']} was forecast again at {started} by {row['forecaster']}, {row['why']}"
+                yield f"omission: {what}, and closed at {closes}"
+            has_answer |= row["state"] == "done" and not row["forecast_only"]
 
     def _forecast_after_close(self) -> Iterator[str]:
         """What several lists of its venue did not have, because it is closed there, is not forecast unasked."""
@@ -433,6 +596,10 @@ def _lasts(acts: Sequence[Fact], begins: str, ends: str, at: datetime) -> bool:
             if min(after, default=at) >= at - HEARD:
                 return True
     return False
+
+
+def _is_in(at: datetime, one: JobPass) -> bool:
+    return one.started_at - ONE_MOMENT <= at <= one.ended_at + ONE_MOMENT
 
 
 def _overlaps(one: JobPass, begun: str, ended: str) -> bool:

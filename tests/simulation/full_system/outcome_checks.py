@@ -208,8 +208,15 @@ def _market_outcome(market: FakeManifoldMarket) -> _VenueOutcome:
     since = market.resolution_time
     return _VenueOutcome(
         since=None if since is None else datetime.fromtimestamp(since / 1000, UTC),
-        told=_outcome_of_resolution(market.resolution) if market.type == "BINARY" else _answer_of_market(market),
+        told=_outcome_of_market(market) if market.type == "BINARY" else _answer_of_market(market),
     )
+
+
+def _outcome_of_market(market: FakeManifoldMarket) -> tuple[str, float | None] | None:
+    """Return what a market of yes or no paid; a price that is shown with YES or NO says nothing."""
+    if market.resolution == "MKT":
+        return "happened", market.resolution_prob
+    return _outcome_of_resolution(market.resolution)
 
 
 def _answer_of_market(market: FakeManifoldMarket) -> tuple[str, float | str | None] | None:
@@ -268,7 +275,7 @@ def _condition_outcome(state: polymarket_state.FakePolymarketState, name: str) -
     )
 
 
-def _outcome_of_resolution(resolution: str | None) -> tuple[str, float | str | None] | None:
+def _outcome_of_resolution(resolution: str | None) -> tuple[str, float | None] | None:
     if resolution in CALLED_OFF:
         return "void", None
     return ("happened", CALLED[resolution]) if resolution in CALLED else None

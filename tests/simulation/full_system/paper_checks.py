@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ RESTING, SECOND = ("GTC", "GTD"), timedelta(seconds=1)
 AT_ONCE = timedelta(seconds=60)
 # A fill is in millionths of shares, and what an order is left with is rounded with each of its parts.
 SAME_FILL, LEAST_TRADE = 1e-4, 1e-6
+# Who is filled first at a price, where nobody set it; and with which setting a venue says when an outcome is paid.
+QUEUE = "neutral"
+SETTLES: Mapping[str, tuple[str, float]] = {
+    "manifold": ("resolve_after_s", 900.0),
+    "polymarket": ("paper_settle_s", 600.0),
+}
 # The venue ends an order that rests so long before its expiry.
 EARLY = timedelta(seconds=60)
 # The shares of the account that may be at stake, where nobody set them (docs/settings.md).
@@ -83,6 +90,8 @@ from fill f join intent i on i.id = f.intent where i.mode = 'paper' order by f.a
 """
 # Of the book of an account on paper: the orders that rested until they expired.
 EXPIRED = "select intent from ticket where state = 'expired'"
+# And the outcomes that were paid.
+PAID = "select ref, at from settlement where undone_at is null"
 _RESUMED = """
 select venue, resumed_at from halt where resumed_at is not null and (end_condition = 'person' or resumed_by <> '')
 """
@@ -98,6 +107,8 @@ _RESTED = """
 select i.id, i.venue, i.ref, i.order_body, min(a.started_at) as started_at from intent i
 join attempt a on a.intent = i.id where i.mode = 'paper' and i.action = 'order' and i.state = 'acked' group by i.id
 """
+# A level of the one pool of a market, what it showed, and how much of it an own order took.
+_TakenLevel = tuple[tuple[str, float], float, float]
 _OPEN = "select count(*) as count from intent where mode = 'paper' and state not in ('acked', 'refused', 'superseded')"
 
 
@@ -108,7 +119,7 @@ class PaperChecks:
     ``books`` are the prices that the doubles showed, ``trades`` those of others at the exchange, by contract,
     ``endings`` what each contract pays, by venue and contract, ``contracts`` what each is counted with by caps,
     and ``marks`` what the ledger held shares to be worth as each life ended. ``expired`` are the orders that rested to
-    their end.
+    their end, ``payouts`` the rows of ``PAID`` of each book.
     """
 
     ledger: Path
@@ -120,6 +131,7 @@ class PaperChecks:
     marks: Sequence[Fact] = ()
     clock_moves: Sequence[datetime] = ()
     expired: Collection[str] = ()
+    payouts: Sequence[Row] = ()
 
     def violations(self) -> Iterator[str]:
         """Say which order on paper met the market too early, or at no price of it, and which account is wrong."""
@@ -134,6 +146,8 @@ class PaperChecks:
         yield from self._market_maker_fills()
         yield from self._book_fills()
         yield from self._missed_trades()
+        yield from self._queue()
+        yield from self._early_payouts()
         yield from self._caps()
         yield from self._accounts()
         yield from self._wrong_marks()
@@ -141,9 +155,14 @@ class PaperChecks:
         yield from wrong_values(self.ledger)
 
     def _first_fill(self, row: Row, order: Fact) -> Iterator[str]:
-        """An order meets the market after its delay, as the market is then, within its limit."""
+        """An order meets the market after its delay, as the market is then, within its limit.
+
+        One that is matched at once is held by some markets for some seconds more.
+        """
         tables = [config["venues"][row["venue"]].get("paper", {}) for config in self.configs]
         delay = timedelta(seconds=min(table.get("delay_s", DELAY_S) for table in tables))
+        if order.get("terms", {}).get("type") not in RESTING:
+            delay += timedelta(seconds=self.contracts.get(order["contract"], {}).get("delay_s", 0.0))
         started, at = parse_timestamp(row["started_at"]), parse_timestamp(row["at"])
         what = f"paper: {row['id']} on {row['ref']} of {row['started_at']}"
         if at - started < delay - timedelta(milliseconds=1):
@@ -241,33 +260,36 @@ class PaperChecks:
     def _book_fills(self) -> Iterator[str]:
         """An order that is matched at once takes the levels of the book within its limit, the best first, with fees.
 
-        After own orders on the market it may get less.
+        What own orders took of a level, of either side, is gone until it shows another size. Where it is not known what
+        an earlier one was shown, it may get less.
         """
         parts: dict[str, list[Row]] = defaultdict(list)
         for row in read_rows(self.ledger, _ALL_FILLS):
             parts[row["id"]].append(row)
-        traded = set[str]()
+        known: dict[str, list[_TakenLevel] | None] = defaultdict(list)
         for rows in parts.values():
             order, at = json.loads(rows[0]["order_body"]), parse_timestamp(rows[0]["at"])
-            is_first, contract = order["contract"] not in traded, order["contract"]
-            traded.add(contract)
+            contract, side = order["contract"], "asks" if order["side"] == "buy" else "bids"
             if order.get("terms", {}).get("type") in {None, *RESTING}:
                 continue
             seen = self._seen_then(contract, order["leg"], at - READ_BEFORE, at + ONE_MOMENT)
-            side, fees = "asks" if order["side"] == "buy" else "bids", self.contracts.get(contract, {}).get("fees")
+            fees = self.contracts.get(contract, {}).get("fees")
             shares, cash = sum(row["shares"] for row in rows), sum(row["cash"] for row in rows)
-            books = [one[side] for one in seen if side in one]
-            full = [walk_book(book, order, order["shares"], fees) for book in books]
-            same = [walk_book(book, order, shares, fees) for book in books]
+            books, taken = [one[side] for one in seen if side in one], known[contract]
+            left = [_without_taken(book, order, taken or ()) for book in books]
+            full = [walk_book(book, order, order["shares"], fees) for book in left]
+            same = [walk_book(book, order, shares, fees) for book in left]
             is_right = (
                 any(_is_same_fill((shares, cash), one) for one in full)
-                if is_first
+                if taken is not None
                 else any(got >= shares - SAME_FILL and cash <= best + CENT for got, best in same)
             )
             if books and not is_right:
                 what = f"{order['side']} {order['leg']} got {shares:.4f} for {cash:.4f} at {rows[0]['at']}"
-                near = ", ".join(f"{got:.4f} for {best:.4f}" for got, best in (full if is_first else same)[-2:])
+                near = ", ".join(f"{got:.4f} for {best:.4f}" for got, best in (same if taken is None else full)[-2:])
                 yield f"paper: {rows[0]['id']} on {rows[0]['ref']}: {what}, and by its book {near}"
+            found = _taken_levels(rows, order, books)
+            known[contract] = None if taken is None or found is None else [*taken, *found]
 
     def _missed_trades(self) -> Iterator[str]:
         """An order that rested to its end has got all that was traded beyond its price."""
@@ -299,6 +321,60 @@ class PaperChecks:
             if parts[name] < min(order["shares"], sum(beyond)) - SAME_FILL:
                 what = f"rested for {order['shares']:g} shares and got {parts[name]:g}"
                 yield f"paper: {name} on {row['ref']} {what}, and {sum(beyond):g} were traded beyond its price"
+
+    def _queue(self) -> Iterator[str]:
+        """Trades at the price of an order that rests fill what was there before it first, as far as is set."""
+        parts: dict[str, list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _ALL_FILLS):
+            parts[row["id"]].append(row)
+        for rows in parts.values():
+            order, started = json.loads(rows[0]["order_body"]), parse_timestamp(rows[0]["started_at"])
+            if order.get("terms", {}).get("type") not in RESTING or self._has_moved(started):
+                continue
+            settings = [config["venues"][rows[0]["venue"]].get("settings", {}) for config in self.configs]
+            queues = {table.get("paper_queue", QUEUE) for table in settings}
+            arrived, side = started + self._delay(rows[0]["venue"]), "bids" if order["side"] == "buy" else "asks"
+            seen = self._seen_then(order["contract"], order["leg"], started, arrived + READ_BEFORE)
+            sizes = {dict(_rounded(one[side])).get(round(order["limit"], 6), 0.0) for one in seen if side in one}
+            if len(queues) != 1 or len(sizes) != 1 or self._has_moved(parse_timestamp(rows[-1]["at"])):
+                continue
+            got = sum(row["shares"] for row in rows)
+            most = self._traded_for(order, started, parse_timestamp(rows[-1]["at"]), queues.pop(), sizes.pop())
+            if got > most + SAME_FILL:
+                what = f"{rows[0]['id']} on {rows[0]['ref']} rested and got {got:g} by {rows[-1]['at']}"
+                yield f"paper: {what}, and behind those before it {most:g}"
+
+    def _traded_for(self, order: Fact, since: datetime, until: datetime, queue: str, ahead: float) -> float:
+        """Return the most that trades of others leave for an order with so many shares ahead of it."""
+        is_bid = (order["side"] == "buy") == (order["leg"] == "yes")
+        own, got = order["limit"] if order["leg"] == "yes" else 1.0 - order["limit"], 0.0
+        left = 0.0 if queue == "optimistic" else ahead
+        for one in sorted(self.trades.get(order["contract"], ()), key=itemgetter("at")):
+            beyond = (own - one["price"]) * (1.0 if is_bid else -1.0)
+            if one["buys"] is is_bid or beyond < -PRICE_SLACK or not since - SECOND <= one["at"] <= until + SECOND:
+                continue
+            if beyond > PRICE_SLACK:
+                left, got = 0.0, got + one["size"]
+            elif queue != "strict":
+                got += max(0.0, one["size"] - left)
+                left = max(0.0, left - one["size"])
+        return got
+
+    def _has_moved(self, at: datetime) -> bool:
+        return any(abs(moved - at) <= LONGEST_MOVE for moved in self.clock_moves)
+
+    def _early_payouts(self) -> Iterator[str]:
+        """Shares are paid so long after their outcome as is set."""
+        for row in self.payouts:
+            venue, _, contract = row["ref"].partition(":")
+            ending = self.endings.get((venue, contract))
+            name, default = SETTLES[venue]
+            waits = min(config["venues"][venue].get("settings", {}).get(name, default) for config in self.configs)
+            if ending is None or ending["was_undone"] or ending["since"] is None:
+                continue
+            waited = (parse_timestamp(row["at"]) - ending["since"]).total_seconds()
+            if waited < waits - ONE_MOMENT.total_seconds() and not self._has_moved(parse_timestamp(row["at"])):
+                yield f"paper: {row['ref']} was paid {waited:.0f} s after its outcome, {waits:g} s are set"
 
     # Caps (docs/settings.md), which hold on paper too
 
@@ -495,6 +571,42 @@ def walk_book(
         got += part
         cash -= sign * part * price + part * rate * (price * (1.0 - price)) ** exponent
     return got, cash
+
+
+def _taken_levels(rows: Sequence[Row], order: Fact, books: Sequence[Any]) -> list[_TakenLevel] | None:
+    """Return what the fills of an order took, None where what it was shown is not one book."""
+    if not books or any(book != books[0] for book in books):
+        return None
+    shown = {round(price, 6): size for price, size in books[0]}
+    levels = [(_pool_level(order, row["price"]), shown.get(round(row["price"], 6)), row["shares"]) for row in rows]
+    found = [(level, size, taken) for level, size, taken in levels if size is not None]
+    return found if len(found) == len(levels) else None
+
+
+def _without_taken(
+    book: Sequence[tuple[float, float]], order: Fact, taken: Sequence[_TakenLevel]
+) -> list[tuple[float, float]]:
+    """Return what own orders have left of a book: what they took is gone while a level shows the same size."""
+    left = []
+    for price, size in book:
+        own = 0.0
+        for level, shown, part in reversed(taken):
+            if level == _pool_level(order, price):
+                if abs(shown - size) > LEAST_TRADE:
+                    break
+                own += part
+        left.append((price, max(size - own, 0.0)))
+    return [(price, size) for price, size in left if size > LEAST_TRADE]
+
+
+def _rounded(levels: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(round(price, 6), size) for price, size in levels]
+
+
+def _pool_level(order: Fact, price: float) -> tuple[str, float]:
+    """Return the side and the price of the one pool of YES and NO that an order takes from."""
+    is_yes = order["leg"] == "yes"
+    return "asks" if is_yes is (order["side"] == "buy") else "bids", round(price if is_yes else 1.0 - price, 6)
 
 
 def _is_same_fill(got: tuple[float, float], wanted: tuple[float, float]) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # The plugin of those who forecast without a world; it lies next to the folders of lives, so that no path tells where.
 DRIFTER_FILE = Path(__file__).with_name("drifting_forecaster.py")
 HOUR_S, DAY_S = 3_600.0, 86_400.0
+# In how many seeds what waits is sent every few minutes, as it is by default, and not every few hours: more of those
+# with Metaculus alone, where a pass that finds nothing is short.
+SENDING_OFTEN, ALONE_OFTEN, SENDS_EVERY_S = 1 / 24, 1 / 2, 240.0
 # How many questions close within a day, and the most days until one of the others does: a question is traded when it is
 # new and when it ends, so a day sees little where few end.
 SHORT, LONG_D = 2 / 3, 6.0
@@ -191,7 +194,7 @@ class SimulationTraits:
     ``answers``. Matches at Polymarket are confirmed after ``confirmed_s``, 0: within seconds.
     ``answers``. At ``night``, hours in a time zone, only what is critical is told. ``withdraws``: what is stale is
     taken back. ``has_outages``: at times a venue cannot be reached. ``ends_early``: some markets resolve before their
-    close. ``is_busy``: Metaculus refuses some forecasts for now.
+    close. ``is_busy``: Metaculus refuses some forecasts for now. ``sends_often``: each few minutes.
     """
 
     modes: Mapping[str, str]
@@ -228,6 +231,7 @@ class SimulationTraits:
     has_outages: bool = False
     ends_early: bool = False
     is_busy: bool = False
+    sends_often: bool = False
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -334,6 +338,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
     chain, purse = SeededRandom(plan.seed).stream("chain"), SeededRandom(plan.seed).stream("purse")
     is_slow, confirmed_s = chain.random() < SLOW_CHAIN, round(float(chain.uniform(*CONFIRMED_AFTER_S)), 1)
     is_short_of_cash, small = bool(purse.random() < SHORT_OF_CASH), round(float(purse.uniform(*SMALL_BALANCE)), 2)
+    often = ALONE_OFTEN if [*modes] == ["metaculus"] else SENDING_OFTEN
     nights, failing = (SeededRandom(plan.seed).stream(name) for name in ("nights", "outages"))
     is_quiet_at_night, night = bool(nights.random() < QUIET_NIGHTS), NIGHTS[int(nights.integers(len(NIGHTS)))]
     return {
@@ -343,6 +348,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "has_outages": plan.faulty and bool(failing.random() < FAILING),
         "is_busy": plan.faulty and bool(SeededRandom(plan.seed).stream("busy").random() < BUSY),
         "ends_early": plan.faulty and bool(SeededRandom(plan.seed).stream("early outcomes").random() < EARLY),
+        "sends_often": bool(SeededRandom(plan.seed).stream("passes").random() < often),
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
         "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,
         "confirmed_s": confirmed_s if is_slow else 0.0,
@@ -401,6 +407,8 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         tables["policy"] = {"withdraw_stale": True}
     if traits.has_outages:
         tables["alerts"]["every_s"] = LOOKS_EVERY_S
+    if traits.sends_often:
+        tables["daemon"]["submit_every_s"] = SENDS_EVERY_S
     if traits.is_quiet:
         answers = {"turns_every_h": traits.turns_every_h, "boldness": QUIET_BOLDNESS, "caution": QUIET_CAUTION}
         tables["forecasters"][DRIFTER] = {"settings": {**answers, "fails_share": 0.0, "slips_share": 0.0}}

@@ -126,21 +126,26 @@ class PolymarketEvents:
         else:
             title = f"Will ship {self._number} come in?"
             reported = [(title, {"event": world.add_event(title, end=end, tags=tags)})]
-        for title, more in reported:
-            market = world.add_market(title, **more, **terms)
-            self._markets.append(market)
-            self._set_price(market, float(self.stream.uniform(0.15, 0.7)) / (2.0 if is_choice else 1.0))
+        opened = [world.add_market(title, **more, **terms) for title, more in reported]
+        self._markets += opened
+        prices = [float(self.stream.uniform(0.15, 0.7)) for _ in opened]
+        # Of an event they sum to about 1.
+        whole = sum(prices) if is_choice else 1.0
+        for market, price in zip(opened, prices, strict=True):
+            self._set_price(market, price / whole, size=int(self.stream.integers(*self.depth)))
 
-    def _set_price(self, market: FakePolymarketMarket, price: float) -> None:
+    def _set_price(self, market: FakePolymarketMarket, price: float, *, size: int) -> None:
         cents = Decimal(str(round(min(1.0 - _ROOM, max(_ROOM, price)), 2))).quantize(_CENT)
-        size = str(int(self.stream.integers(*self.depth)))
-        self.venue.world.move_price(market, cents, size=size, levels=LEVELS)
+        self.venue.world.move_price(market, cents, size=str(size), levels=LEVELS)
 
     def _move_price(self) -> None:
-        """Let the crowd's book stand elsewhere; own orders in its way are matched."""
+        """Let the crowd's book stand elsewhere, and those of the same event too; own orders in its way are matched."""
         if (market := self._any_market()) is not None:
-            last = float(market.history[-1][1]) if market.history else 0.5
-            self._set_price(market, last + float(self.stream.normal(0.0, 0.06)))
+            move, size = float(self.stream.normal(0.0, 0.06)), int(self.stream.integers(*self.depth))
+            self._set_price(market, _last_price(market) + move, size=size)
+            others = [one for one in self._markets if one.event == market.event and one is not market]
+            for other in [one for one in others if one.trades_now]:
+                self._set_price(other, _last_price(other) - move / len(others), size=size)
 
     def _trade_some(self) -> None:
         """Let somebody take a little from one side; every other time what rests there of Foxcast is what they want."""
@@ -166,7 +171,8 @@ class PolymarketEvents:
         wait_s = float(self.stream.uniform(0.1, 0.95)) * self.late_s
         fault = LOST[int(self.stream.integers(len(LOST)))]
         if self.rough:
-            details = FaultDetails(fault=fault, wait_s=wait_s if fault is RequestFault.LATE else 1.0)
+            wait_s = wait_s if fault is RequestFault.LATE else 1.0
+            details = FaultDetails(fault=fault, wait_s=wait_s, page_status=503)
             self.venue.faults.schedule(details, method="POST", path="/order")
 
     def _restart(self) -> None:
@@ -222,6 +228,10 @@ class PolymarketEvents:
         if signer is not None:
             for market in self._markets:
                 self.venue.world.redeem(signer, market)
+
+
+def _last_price(market: FakePolymarketMarket) -> float:
+    return float(market.history[-1][1]) if market.history else 0.5
 
 
 def polymarket_events(

@@ -21,7 +21,7 @@ from typing import Any
 from bot.execution.paper.forecast_book import FORECAST_BOOK_FILE
 from bot.store.serialization import parse_timestamp
 from tests.ledger_checks import Row, read_rows
-from tests.simulation.full_system.effect_rules import LEAST_CHANCE
+from tests.simulation.full_system.effect_rules import LEAST_CHANCE, TRIAL_SHARE
 from tests.simulation.full_system.score_checks import ScoreChecks
 
 Tables = Mapping[str, Any]
@@ -31,6 +31,8 @@ CENT, SAME = 0.006, 1e-6
 MOVED, PRICED = 0.05, timedelta(hours=13)
 # A venue gives the time of an outcome in seconds or better.
 ONE_SECOND = timedelta(seconds=1.0)
+# Outcomes of Manifold count after so long, where nobody set it.
+RESOLVE_AFTER_S = 900.0
 # A calibration moves a forecast by so much at most.
 MOST_CORRECTED = 0.1
 # The weights of a blend before any outcome, and by how much those on record are rounded.
@@ -66,6 +68,8 @@ where r.kind = 'happened' and f.state = 'done' and coalesce(p.raw_probability, p
   and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
   and coalesce(json_extract(v.body, '$.facts.training'), '') <> 'no' group by r.ref, f.forecaster
 """
+# "Forecast 38.3% (revision 1, ...": a chance in percent, which is rounded.
+_SAID, ROUNDED_PERCENT = re.compile(r"Forecast ([\d.]+)%"), 0.06
 _LEARNED = re.compile(r"fitted to (\d+) outcomes")
 _CALIBRATED = """
 select f.id, f.ref, p.target, p.probability, p.raw_probability, p.body, p.raw_body from forecast f
@@ -73,8 +77,17 @@ join prediction p on p.forecast = f.id
 where f.state = 'done' and coalesce(p.raw_body, p.raw_probability) is not null
 """
 _COMMENTS = """
-select i.id, i.ref, i.venue, i.text, f.revision, f.forecaster, f.cutoff from intent i
-join forecast f on f.id = i.forecast where i.action = 'comment'
+select i.id, i.ref, i.venue, i.text, f.revision, f.forecaster, f.cutoff, (
+  select p.probability from prediction p where p.forecast = f.id and p.probability is not null) as probability
+from intent i join forecast f on f.id = i.forecast where i.action = 'comment'
+"""
+# How many trials a forecast that failed had, and how many of them came to an answer.
+_FAILED = """
+select f.id, f.ref, f.forecaster, count(*) as trials, total(
+  t.ending <> 'failed' and json_extract(t.body, '$.belief') is not null) as answers
+from forecast f join trial t on t.forecast = f.id
+where f.state = 'failed' and f.forecaster in ('drifter', 'drifter_second') and t.ended_at is not null
+  and f.detail like '%trial%failed:%' group by f.id
 """
 # The newest one may still be extended.
 READINGS = """
@@ -87,7 +100,23 @@ _TRIALS = """
 select f.id, f.ref, f.forecaster, max(t.number) as trials from forecast f join trial t on t.forecast = f.id
 where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') group by f.id
 """
-_ENDINGS = "select ref, resolved_at from resolution where kind in ('happened', 'void') and ref like 'manifold:%'"
+_PREDICTED = """
+select forecast, target, coalesce(body, probability) as said from prediction
+where coalesce(body, probability) is not null
+"""
+_SUBMITTED = """
+select id, ref, forecast, predictions from intent
+where action in ('order', 'forecast') and predictions is not null
+  and coalesce(json_extract(order_body, '$.closing'), '') = ''
+"""
+_CUTOFFS = """
+select f.id, f.ref, f.cutoff, f.started_at, q.as_of from forecast f join question q on q.ref = f.ref
+where f.state = 'done' and f.started_at is not null
+  and (select count(*) from question_version v where v.ref = f.ref) = 1
+"""
+_ENDINGS = """
+select ref, resolved_at, seen_at from resolution where kind in ('happened', 'void') and ref like 'manifold:%'
+"""
 _UNAPPROVED = """
 select i.id, i.ref, i.venue, i.planned_at, p.probability, p.body, json_extract(i.order_body, '$.expected') as price,
   json_extract(i.order_body, '$.leg') as leg, json_extract(i.order_body, '$.side') as side
@@ -123,15 +152,24 @@ class RecordChecks:
         yield from self._comments()
         yield from self._fills()
         yield from self._trials()
+        yield from self._failed()
+        yield from self._submitted()
+        yield from self._cutoffs()
         yield from self._endings()
         yield from self._far_from_the_market()
 
     def _comments(self) -> Iterator[str]:
-        """A comment says of which forecast it is, where nobody wrote another text."""
+        """A comment says what was forecast, and of which forecast it is, where nobody wrote another text."""
         templates = [table.get("comment_template") for config in self.configs for table in config["venues"].values()]
         for row in read_rows(self.ledger, _COMMENTS) if not any(templates) else ():
             until = f"{parse_timestamp(row['cutoff']):%Y-%m-%d %H:%M} UTC"
             words = (f"(revision {row['revision']},", f" of {row['forecaster']},", f"information until {until})")
+            said = _SAID.search(row["text"])
+            if row["probability"] is not None and not (
+                said and abs(float(said[1]) - 100.0 * row["probability"]) <= ROUNDED_PERCENT
+            ):
+                what = f"the comment {row['id']} on {row['ref']} says {row['text'][:40]!r}"
+                yield f"forecast: {what}, and {row['probability']:.4f} was forecast"
             if missing := [one for one in words if one not in row["text"]]:
                 yield f"forecast: the comment {row['id']} on {row['ref']} says {row['text'][:120]!r}, and not {missing}"
 
@@ -254,14 +292,49 @@ class RecordChecks:
             if row["trials"] not in wanted:
                 yield f"schedule: {row['id']} of {row['ref']} has {row['trials']} trials, and {sorted(wanted)} are set"
 
+    def _failed(self) -> Iterator[str]:
+        """A forecast fails where too few of its trials came to an answer, and only there."""
+        for row in read_rows(self.ledger, _FAILED):
+            shares = [config.get("limits", {}).get("min_trial_share", TRIAL_SHARE) for config in self.configs]
+            tables = [config.get("forecasters", {}).get(row["forecaster"], {}) for config in self.configs]
+            shares += [table["min_trial_share"] for table in tables if table.get("min_trial_share") is not None]
+            if row["answers"] >= max(1.0, max(shares) * row["trials"]):
+                what = f"{row['answers']:g} of {row['trials']} trials with an answer"
+                yield f"forecast: {row['id']} of {row['ref']} failed with {what}, {max(shares):g} of them must count"
+
+    def _submitted(self) -> Iterator[str]:
+        """What is submitted says what its forecast says, for each date."""
+        said: dict[str, dict[str, Numbers]] = defaultdict(dict)
+        for row in read_rows(self.ledger, _PREDICTED):
+            said[row["forecast"]][row["target"]] = _numbers(row["said"])
+        for row in read_rows(self.ledger, _SUBMITTED):
+            for target, prediction in json.loads(row["predictions"]).items():
+                meant = said[row["forecast"]].get(target)
+                if meant is None or not _is_same(_numbers(prediction), meant):
+                    what = f"{row['id']} on {row['ref']} says {str(prediction)[:120]}"
+                    yield f"forecast: {what} for {target}, and its forecast {str(meant)[:120]}"
+
+    def _cutoffs(self) -> Iterator[str]:
+        """A forecast knows what there was when it began, and of a question of an earlier day nothing later."""
+        for row in read_rows(self.ledger, _CUTOFFS):
+            cutoff = parse_timestamp(row["cutoff"])
+            due = min([parse_timestamp(row[name]) for name in ("started_at", "as_of") if row[name]])
+            if abs(cutoff - due) > ONE_SECOND:
+                yield f"forecast: {row['id']} of {row['ref']} knows what there was by {cutoff}, and not by {due}"
+
     def _endings(self) -> Iterator[str]:
-        """An outcome counts since the moment at which its venue gave it."""
+        """An outcome counts since the moment at which its venue gave it, once nobody takes it back at once."""
         for row in read_rows(self.ledger, _ENDINGS):
             ending = self.endings.get(("manifold", row["ref"].partition(":")[2]))
             if ending is None or ending["was_undone"] or ending["since"] is None:
                 continue
             if abs(parse_timestamp(row["resolved_at"]) - ending["since"]) > ONE_SECOND:
                 yield f"outcome: {row['ref']} counts as known at {row['resolved_at']}, and was at {ending['since']}"
+            tables = [config["venues"]["manifold"].get("settings", {}) for config in self.configs]
+            waits = timedelta(seconds=min(table.get("resolve_after_s", RESOLVE_AFTER_S) for table in tables))
+            if parse_timestamp(row["seen_at"]) - ending["since"] < waits - ONE_SECOND:
+                what = f"{row['ref']} had an outcome at {ending['since']}"
+                yield f"outcome: {what}, which counted at {row['seen_at']}, to wait for {waits}"
 
     def _far_from_the_market(self) -> Iterator[str]:
         """Without an answer of a person nothing is sent whose belief is too far from the market."""

@@ -67,6 +67,14 @@ CHANGED_MEANWHILE = (
 )
 # A forecast is commented on within a day of its acknowledgement.
 COMMENTED_S = 24 * 3_600.0 + 2 * 3_600.0
+# The widest and the oldest order book that is traded on, where the configuration says nothing else.
+MAX_SPREAD, MAX_BOOK_AGE_S = 0.1, 21_600.0
+# A clock may be off by so much: venues refuse what has another time.
+MOST_AHEAD_S, ONE_MOMENT_S = 30.0, 2.0
+# An order at the exchange may end a minute before what is set.
+EARLY_S = 60.0
+# For how long orders rest, where the configuration says nothing else.
+ORDER_LIFETIME_S: Mapping[str, float] = {"manifold": 60.0, "polymarket": 3_600.0}
 # Hours for which an approval is valid, where the configuration says nothing else.
 APPROVAL_H = 12.0
 # A request to close a position is refused when it is older, and its sale may take so long.
@@ -114,6 +122,8 @@ class WorldReferee(WorldFacts):
         yield from self._clairvoyance()
         yield from self._cancels()
         yield from self._effects()
+        for taker, maker in self.facts.get("self_trades", ()):
+            yield f"referee: bet {taker} of manifold was filled by an own order, {maker}, to be cancelled first"
         yield from self._books()
         yield from self._paid_calls()
         yield from self._bills()
@@ -141,6 +151,34 @@ class WorldReferee(WorldFacts):
                 yield f"there was a {kind} at {halts[-1]['at_s']:.0f} s"
         yield from self._lock_objections(write)
         yield from self._close_objections(write, table)
+        yield from self._clock_objections(write)
+        yield from (f"{name} is not open yet" for name in write.get("unopened", ()))
+        yield from self._lifetime_objections(write, table)
+
+    def _clock_objections(self, write: Fact) -> Iterator[str]:
+        """Nothing is sent while the clock is not that of the venues (docs/operations.md#disk-and-clock)."""
+        first = self.facts["eras"][0]
+        ahead_s = (write["clock"] - first["clock"]).total_seconds() - (write["at_s"] - first["at_s"])
+        moves = [act["at_s"] for act in self.facts["acts"] if act["kind"] == "clock moved"]
+        since = max((at_s for at_s in moves if at_s <= write["at_s"]), default=write["at_s"])
+        if abs(ahead_s) > MOST_AHEAD_S and write["at_s"] - since > UNDER_WAY_S and write["kind"] != "login":
+            yield f"the clock was {ahead_s:+.0f} s ahead since {since:.0f} s"
+
+    def _lifetime_objections(self, write: Fact, table: Fact) -> Iterator[str]:
+        """What rests does so for as long as is set: it was made at most some minutes before it arrived."""
+        settings, body = table.get("settings", {}), write["body"] if isinstance(write["body"], dict) else {}
+        lasts_s: float | None = None
+        if write["venue"] == "manifold" and body.get("expiresAt"):
+            lasts_s = body["expiresAt"] / 1000.0 - write["clock"].timestamp()
+        elif body.get("orderType") == "GTD":
+            # The exchange ends it a minute before its expiry.
+            lasts_s = float(body["order"]["expiration"]) - 60.0 - write["clock"].timestamp()
+        if lasts_s is None or self.is_clock_set(write["clock"]):
+            return
+        wanted = settings.get("order_lifetime_s", ORDER_LIFETIME_S[write["venue"]])
+        early = EARLY_S if write["venue"] == "polymarket" else 0.0
+        if not wanted - early - UNDER_WAY_S <= lasts_s <= wanted + ONE_MOMENT_S:
+            yield f"it would rest for {lasts_s:.0f} s more, {wanted:g} s are set"
 
     def _arms(self, write: Fact, table: Fact) -> list[Fact]:
         """Return the arm records that may be in force when a write arrives: the last one heard of, and newer ones."""
@@ -203,13 +241,20 @@ class WorldReferee(WorldFacts):
                 return
 
     def _comments(self) -> Iterator[str]:
-        """A comment follows a forecast, or an order, of its question that arrived within the last day."""
+        """A comment follows a forecast, or an order, of its question that arrived within the last day.
+
+        At Metaculus it is private, and below the post of the question, whose number is another one.
+        """
         for write in [one for one in self.facts["writes"] if one["kind"] == "comment"]:
-            about = str(write["body"].get("contractId", write["body"].get("on_post")))
+            post = write["body"].get("on_post")
+            about = str(write["body"]["contractId"]) if post is None else f"metaculus:{post}:"
+            if post is not None and write["body"].get("is_private") is not True:
+                yield f"referee: {self.describe(write)}, and everybody can read it"
             before = [
                 one["at_s"]
                 for one in self.facts["writes"]
-                if one["venue"] == write["venue"] and any(about in ref.split(":") for ref in one.get("questions", ()))
+                if one["venue"] == write["venue"]
+                and any(ref.startswith(about) or about in ref.split(":") for ref in one.get("questions", ()))
             ]
             if not any(0.0 <= write["at_s"] - at_s < COMMENTED_S for at_s in before):
                 yield f"referee: {self.describe(write)}, and nothing of {about} was submitted in the day before"
@@ -370,8 +415,25 @@ class WorldReferee(WorldFacts):
             at = datetime.fromisoformat(row["planned_at"])
             books = self.facts["books"].get((order["contract"], order["leg"]), [])
             near = seen_around(books, at, before_s=PLANNED_S)
-            if near and (why := _wrong_price(order, near)):
+            if near and (why := _wrong_price(order, near) or self._unfit_book(near)):
                 yield f"referee: {row['id']}, {row['mode']}, planned at {row['planned_at']}, {why}"
+
+    def _unfit_book(self, books: Sequence[Fact]) -> str | None:
+        """Return why no order may be for any of these books: one side is empty, too far away, or nothing moved."""
+        settings = [era["config"]["venues"]["polymarket"].get("settings", {}) for era in self.facts["eras"]]
+        widest, oldest_s = (
+            max((one.get(name, default) for one in settings), default=default)
+            for name, default in (("max_spread", MAX_SPREAD), ("max_book_age_s", MAX_BOOK_AGE_S))
+        )
+        two_sided = [one for one in books if one["bid"] is not None and one["ask"] is not None]
+        narrow = [one for one in two_sided if one["ask"] - one["bid"] <= widest + 1e-9]
+        if not narrow:
+            sides = [(one["bid"], one["ask"]) for one in books]
+            return f"is for a book whose sides were {sides[-2:]}, {widest:g} may be"
+        if all(one.get("age_s", 0.0) > oldest_s + ONE_MOMENT_S for one in narrow):
+            age_s = min(one["age_s"] for one in narrow)
+            return f"is for a book that had not moved for {age_s:.0f} s, {oldest_s:g} may be"
+        return None
 
     # Paid calls (docs/models.md, "Nothing is paid twice")
 

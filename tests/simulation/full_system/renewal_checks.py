@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.omission_checks import (
     ASKED,
     ERROR_REASON,
+    HEARD,
     MIN_GAP_H,
     NEAR_CLOSE_H,
     ONE_MOMENT,
@@ -35,6 +36,9 @@ PRICE_MOVE = 0.5
 ROUNDED = 0.006
 # A text that changes often is not forecast more often than this.
 CHANGE_COOLDOWN = timedelta(hours=1)
+# A market that did not change since it was listed is not read again, and a list is kept by the venue for some seconds.
+# The exchange tells its time in whole seconds. Prices on record may be rounded.
+LISTED_AGAIN, SAME_PRICE = timedelta(seconds=90), 2e-3
 # What is claimed together begins together, but for what is read once more at its venue, whose last list lacks it. What
 # was first seen just before the pass is in that list, of the same life.
 ONE_CLAIM, READ_AGAIN = timedelta(seconds=5), timedelta(seconds=90)
@@ -49,6 +53,10 @@ from forecast f join question q on q.ref = f.ref join question_version v on v.ve
 order by f.ref, f.forecaster, f.revision
 """
 _PRICES = "select id, seen_at, at, probability, body from price where ref = :ref order by id"
+_ALL_PRICES = """
+select p.id, p.ref, p.at, p.seen_at, p.probability, p.body, q.title, q.closes_at from price p
+join question q on q.ref = p.ref order by p.id
+"""
 _VERSIONS = "select version, seen_at, body from question_version where ref = :ref order by seen_at"
 _APART = """
 select i.id, i.ref, f.id as forecast from intent i join forecast f on f.id = i.forecast
@@ -59,7 +67,14 @@ where f.forecast_only = 1 and i.action in ('order', 'forecast')
 
 @dataclass(frozen=True, kw_only=True)
 class RenewalChecks(OmissionChecks):
-    """Judges one ledger by the passes of jobs that ended well, as ``OmissionChecks`` does."""
+    """Judges one ledger by the passes of jobs that ended well, as ``OmissionChecks`` does.
+
+    ``prices`` are those that questions had at their venues since when, and ``spoilt`` says when an answer of a venue
+    may not have been what was true.
+    """
+
+    prices: Mapping[str, Sequence[tuple[datetime, Any]]] = field(default_factory=dict)
+    spoilt: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say which forecast was made for no reason, on an old price or text, or out of turn, and which was not."""
@@ -77,6 +92,7 @@ class RenewalChecks(OmissionChecks):
                 yield from self._old_price(row)
                 yield from self._while_locked(row)
         yield from self._out_of_turn()
+        yield from self._wrong_prices()
         yield from self._looks()
         yield from self._not_looked_at()
         for row in read_rows(self.ledger, _APART):
@@ -238,6 +254,49 @@ class RenewalChecks(OmissionChecks):
             newer = f"the newest was {newest} of {sure[-1]['seen_at']}"
             yield f"renewal: {_name(row)} has the price {row['price']}, and {newer}"
 
+    def _wrong_prices(self) -> Iterator[str]:
+        """Each price on record was that of its venue then, and a pass that looks for questions has the newest."""
+        known: dict[str, list[Row]] = defaultdict(list)
+        for row in read_rows(self.ledger, _ALL_PRICES):
+            known[row["ref"]].append(row)
+        for ref, rows in known.items():
+            history, venue = self.prices.get(ref, ()), ref.partition(":")[0]
+            for row in rows if history else ():
+                at, seen = parse_timestamp(row["at"]), parse_timestamp(row["seen_at"])
+                values = _prices_between(history, at - LISTED_AGAIN, seen + ONE_MOMENT)
+                # The answer may have been that of an earlier request; of a book some changes may be missing.
+                is_old = any(seen - HEARD <= one <= seen + ONE_MOMENT for one in self.spoilt.get(venue, ()))
+                if is_old and venue == "polymarket":
+                    continue
+                values += [value for _, value in history] if is_old else []
+                if not any(_is_price(row, one) for one in values) and not self._has_clock_moved(at, seen):
+                    said = row["probability"] if row["body"] is None else row["body"]
+                    yield f"renewal: the price of {ref} of {at} is {said} on record, and was {values[-2:]}"
+            yield from self._missed_price(ref, rows, history)
+
+    def _missed_price(self, ref: str, rows: Sequence[Row], history: Sequence[tuple[datetime, Any]]) -> Iterator[str]:
+        venue, spans = ref.partition(":")[0], self.closed.get(ref, ())
+        words = [
+            word for config in self.configs for word in config["venues"][venue].get("exclude", {}).get("words", ())
+        ]
+        closes = rows[0]["closes_at"] and parse_timestamp(rows[0]["closes_at"]) - self._reader_margin(venue)
+        if any(word in rows[0]["title"] for word in words):
+            return
+        # Whether a book of the exchange was too wide for a price is not known here.
+        for one in self._by_job[f"discover {venue}"] if history and venue == "manifold" else ():
+            since, until = one.started_at - LISTED_AGAIN, one.ended_at + LISTED_AGAIN
+            values = _prices_between(history, since, until)
+            newest = [row for row in rows if parse_timestamp(row["seen_at"]) <= one.ended_at + ONE_MOMENT][-1:]
+            is_closed = any(begin is not None and begin <= until for begin, _ in spans)
+            is_closed |= closes is not None and closes <= until
+            is_spoilt = any(since <= moment <= until for moment in self.spoilt.get(venue, ()))
+            if not newest or len(values) != 1 or is_closed or is_spoilt or self._has_clock_moved(since, until):
+                continue
+            if not _is_price(newest[0], values[0]) and ref not in self.locked:
+                what = f"is {values[0]}, and on record is that of {newest[0]['seen_at']}"
+                yield f"renewal: the pass of {one.started_at} looked at {ref}, whose price {what}"
+                return
+
     def _while_locked(self, row: Row) -> Iterator[str]:
         """A locked question is not forecast, but by those for whom it was not locked."""
         at = parse_timestamp(row["started_at"])
@@ -288,6 +347,20 @@ class RenewalChecks(OmissionChecks):
             most = timedelta(hours=max(self._policy("stale_after_h", STALE_AFTER_H)))
             return parse_timestamp(before["made_at"]) + most <= at
         return False
+
+
+def _prices_between(history: Sequence[tuple[datetime, Any]], since: datetime, until: datetime) -> list[Any]:
+    """Return the prices that a question had in a time, the first of them that was in force when it began."""
+    before = [value for at, value in history if at <= since][-1:]
+    return [*before, *(value for at, value in history if since < at <= until)]
+
+
+def _is_price(row: Row, value: Any) -> bool:
+    """Say whether a price on record is one of a venue; those of options are in proportion to one another."""
+    said, known = read_chances(row), value if isinstance(value, Mapping) else {"": value}
+    same = said.keys() & known.keys()
+    wholes = [sum(one[name] for name in same) if len(same) > 1 else 1.0 for one in (said, known)]
+    return all(abs(said[name] / wholes[0] - known[name] / wholes[1]) <= SAME_PRICE for name in same)
 
 
 def _name(row: Row) -> str:

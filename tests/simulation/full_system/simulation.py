@@ -36,9 +36,11 @@ from tests.simulation.full_system.effect_rules import (
     ROUND_TARGETS,
     ROWS,
     EffectReferee,
+    incomplete_sets,
     missing_outcomes,
     read_forecast_files,
     round_outcomes,
+    untold_outcomes,
 )
 from tests.simulation.full_system.event_coverage import (
     ORDER_OF_PERSON,
@@ -52,7 +54,7 @@ from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.omission_checks import JobPass, OmissionChecks
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
-from tests.simulation.full_system.paper_checks import EXPIRED, PaperChecks, read_marks
+from tests.simulation.full_system.paper_checks import EXPIRED, PAID, PaperChecks, read_marks
 from tests.simulation.full_system.plan import (
     DAY_S,
     DRIFTER_FILE,
@@ -405,6 +407,9 @@ def _judge_ledger(parts: _SimulationParts, report: SimulationReport, facts: Mapp
     seen = [*observer.violations, *lives.faults, *parts.gauge.violations, *parts.watch.violations]
     report.violations += [*seen, *verdict.violations()]
     report.violations += _referee_violations(facts, _ledger_path(lives), parts.bridges.rounds / BUCKET_FOLDER)
+    asked = read_forecast_files(parts.bridges.rounds / ROUNDS_FOLDER / "question_sets")
+    report.violations += incomplete_sets(read_forecast_files(parts.bridges.rounds / BUCKET_FOLDER), asked)
+    report.violations += untold_outcomes(parts.weather.told_of_rounds, read_rows(_ledger_path(lives), ROUND_ROWS))
     if _is_read_since(parts, "resolve forecastbench", parts.weather.rounds_changed):
         files = read_forecast_files(parts.bridges.rounds / ROUNDS_FOLDER / "resolution_sets")
         recorded = read_rows(_ledger_path(lives), ROUND_ROWS)
@@ -452,6 +457,7 @@ def _order_violations(parts: _SimulationParts, facts: Mapping[str, Any], clock_m
         marks=facts["marks"],
         clock_moves=clock_moves,
         expired=[row["intent"] for book in _paper_books(ledger) for row in read_rows(book, EXPIRED)],
+        payouts=[row for book in _paper_books(ledger) for row in read_rows(book, PAID)],
     )
     return [*sizing.violations(), *paper.violations()]
 
@@ -469,8 +475,9 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         "clock_moves": schedule.clock_moves,
     }
     world: dict[str, Any] = {"locked": schedule.locked, "acts": facts["acts"], "closed": facts["closed"]}
-    omissions = OmissionChecks(**known, passes=passes, **world)
-    renewals = RenewalChecks(**known, passes=passes, **world)
+    omissions = OmissionChecks(**known, passes=passes, **world, accounts=facts["accounts"])
+    prices: dict[str, Any] = {"prices": facts["prices"], "spoilt": facts["spoilt"]}
+    renewals = RenewalChecks(**known, passes=passes, **world, **prices)
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
     records = RecordChecks(

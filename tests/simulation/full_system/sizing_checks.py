@@ -62,6 +62,7 @@ where i.seq < :seq and i.account = :account and (i.mode = 'paper') = :paper
   and json_extract(i.order_body, '$.contract') = :contract and json_extract(i.order_body, '$.leg') = :leg
 order by f.at, i.seq, f.reference
 """
+_FILLS_OF = "select price from fill where intent = :id"
 _HELD = """
 select json_extract(i.order_body, '$.contract') as contract, json_extract(i.order_body, '$.leg') as leg,
   total(case when f.cash <= 0 then f.shares else -f.shares end) as shares
@@ -374,7 +375,10 @@ class SizingChecks:
                 continue
             # Where the bids do not take all of it, the rest would bring nothing.
             sold, name = min(order["shares"], shares), order["closing"].partition(":")[0].replace("-", "_")
-            gain = order["expected"] * sold / paid - 1.0
+            # On paper a plan does not know by how much the own purchase has moved the market maker: the fill does.
+            fills = read_rows(self.ledger, _FILLS_OF, row) if row["paper"] else ()
+            price = max(order["expected"], *(fill["price"] for fill in fills)) if fills else order["expected"]
+            gain = price * sold / paid - 1.0
             shares_set = self.settings(row["venue"], "trading", name, 0.0)
             is_loss = name == "stop_loss"
             if gain > -min(shares_set) + SALE_SLACK if is_loss else gain < min(shares_set) - SALE_SLACK:

@@ -16,6 +16,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 # The columns that the checks read, of the tables that they read.
 TABLES = """
 create table halt (venue, why, at, resumed_at);
+create table account_reading (id, venue, paper, at, equity, transfers, unconfirmed);
 create table approval (id, asked_at, expires_at, answered_at);
 create table intent (id, ref, state, changed_at, planned_at, order_body);
 create table fill (intent, at);
@@ -28,7 +29,7 @@ create table question (ref, venue);
 create table score (forecast, target, rule, resolution, value, at);
 create table prediction (forecast, target);
 create table trial (forecast, ended_at, body);
-create table model_call (at, cost_usd, worst_usd);
+create table model_call (at, cost_usd, worst_usd, latency_s);
 """
 Rows = list[tuple[str, dict[str, Any]]]
 SOLD = json.dumps({"closing": "stop-loss: selling would bring 1 (trading.stop_loss = 0.1)"})
@@ -260,6 +261,16 @@ def test_the_letter_of_a_week_says_what_happened_in_it(tmp_path: Path, text: str
 
 
 @pytest.mark.parametrize(
+    ("day", "written", "count"),
+    [("monday", -3.9, 0), ("monday", -4.1, 1), ("tuesday", -3.9, 1), ("never", -3.9, 1)],
+)
+def test_a_letter_is_written_on_its_day(tmp_path: Path, day: str, written: float, count: int) -> None:
+    text = "Forecasts: none\nModels: 0 calls, 0.00 USD"
+    rows = [message(stamp(written), text, subject="Foxcast, week to 2026-03-02: 0 forecasts")]
+    assert len(judge(tmp_path, rows, configs=[{"alerts": {"letter_day": day}}])) == count
+
+
+@pytest.mark.parametrize(
     ("without", "words", "count"),
     [
         ([1, 1, 1], "", 1),
@@ -285,3 +296,64 @@ def test_a_crash_is_reported_by_the_next_life(tmp_path: Path, how: str, told: in
     runs = [JobRun(job="score", started_at=one, took_s=0.0, outcome=JobOutcome.DONE, detail="") for one in starts]
     rows: Rows = [("event", {"kind": "crash", "text": "", "at": at(3.0)})] * told
     assert len(judge(tmp_path, rows, lives=lives, runs=runs)) == count
+
+
+@pytest.mark.parametrize(
+    ("spent", "told", "count"),
+    [(0.7, None, 0), (0.85, None, 1), (0.85, 1.0, 0), (0.7, 1.0, 1), (0.85, 2.0, 1)],
+)
+def test_that_most_of_a_budget_is_used_is_said(tmp_path: Path, spent: float, told: float | None, count: int) -> None:
+    call = {"at": stamp(0.1), "cost_usd": spent, "worst_usd": 2.0, "latency_s": 60.0}
+    rows: Rows = [("model_call", call)]
+    key = "budget_80:all models"
+    rows += [] if told is None else alert(key, "85% of the budget of today is used", stamp(told))
+    configs = [{"llm": {"budget": {"day_usd": 1.0}}}]
+    assert len(judge(tmp_path, rows, 1.0, 2.0, configs=configs)) == count
+
+
+# Of 100 that an account was worth at noon.
+@pytest.mark.parametrize(
+    ("lost", "moved", "told", "count"),
+    [
+        (5.0, 0.0, None, 0),
+        (20.0, 0.0, None, 1),
+        (20.0, 0.0, 1.0, 0),
+        (5.0, 0.0, 1.0, 1),
+        # What was taken out of it is no loss.
+        (20.0, -18.0, None, 0),
+    ],
+)
+def test_a_big_loss_is_said(tmp_path: Path, lost: float, moved: float, told: float | None, count: int) -> None:
+    row = {"venue": "sea", "paper": 0, "unconfirmed": 0.0}
+    rows: Rows = [("account_reading", {**row, "id": 1, "at": stamp(0.0), "equity": 100.0, "transfers": 0.0})]
+    rows += [("account_reading", {**row, "id": 2, "at": stamp(0.5), "equity": 100.0 - lost, "transfers": moved})]
+    rows += [] if told is None else alert("loss:sea", "the account at sea lost 20.00", stamp(told))
+    assert len(judge(tmp_path, rows, 1.0, configs=[{"alerts": {"loss_share": 0.1}}])) == count
+
+
+@pytest.mark.parametrize(
+    ("said", "count"),
+    [("-2.00 COIN, now worth 118.00", 0), ("+18.00 COIN, now worth 118.00", 1), ("-2.00 COIN, now worth 100.00", 1)],
+)
+def test_a_letter_says_what_an_account_gained(tmp_path: Path, said: str, count: int) -> None:
+    row = {"venue": "sea", "paper": 0, "unconfirmed": 0.0}
+    rows: Rows = [("account_reading", {**row, "id": 1, "at": stamp(-30.0), "equity": 100.0, "transfers": 0.0})]
+    rows += [("account_reading", {**row, "id": 2, "at": stamp(-9.0), "equity": 118.0, "transfers": 20.0})]
+    text = f"Forecasts: none\nAccount at sea: {said}\nModels: 0 calls, 0.00 USD"
+    rows += [message(stamp(-3.9), text, subject="Foxcast, week to 2026-03-02: 0 forecasts")]
+    found = judge(tmp_path, rows, configs=[{}])
+    assert ["and the account gained -2.00" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(("first", "second", "count"), [(1.0, 1.1, 0), (1.2, 1.1, 1), (None, 1.1, 1), (1.0, None, 0)])
+def test_a_channel_gets_messages_in_order(
+    tmp_path: Path, first: float | None, second: float | None, count: int
+) -> None:
+    ended = [None if one is None else stamp(one) for one in (first, second)]
+    states = ["waiting" if one is None else "delivered" for one in ended]
+    rows = [
+        message(stamp(0.1 * number), "x", ended_at=one, state=state, due_at=stamp(9.0))
+        for number, (one, state) in enumerate(zip(ended, states, strict=True))
+    ]
+    found = [one for one in judge(tmp_path, rows, configs=[{}]) if "sent at" in one]
+    assert ["before" in one for one in found] == [True] * count

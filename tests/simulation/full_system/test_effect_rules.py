@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.full_system.effect_rules import ROWS, EffectReferee, round_outcomes
+from tests.simulation.full_system.effect_rules import (
+    ROWS,
+    EffectReferee,
+    incomplete_sets,
+    round_outcomes,
+    untold_outcomes,
+)
 
 Fact = dict[str, Any]
 NOON, NOON_S, SHIP, ROW = datetime(2026, 3, 1, 12, tzinfo=UTC), 43_200.0, "0x01", "0x02"
@@ -174,11 +180,70 @@ def test_outcomes_of_a_round_are_those_of_its_newest_file(
     assert len([*round_outcomes(files, [row])]) == wrong
 
 
-@pytest.mark.parametrize(("meant", "said", "wrong"), [(0.3, 0.3, 0), (0.0002, 0.001, 0), (0.004, 0.01, 1)])
-def test_a_venue_gets_the_probability_that_was_forecast(meant: float, said: float, wrong: int) -> None:
-    row = {"ref": "metaculus:1:2", "predictions": json.dumps({"t": {"probability": meant}})}
+ASKED = {
+    "2026-03-01-llm.json": {
+        "questions": [
+            {"source": "fred", "id": "dgs10", "resolution_dates": ["2026-03-08", "2026-03-31"]},
+            {"source": "manifold", "id": "lamp", "resolution_dates": "N/A"},
+        ]
+    }
+}
+FILED = [("fred", "dgs10", "2026-03-08"), ("fred", "dgs10", "2026-03-31"), ("manifold", "lamp", None)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (FILED, ""),
+        (FILED[:2], "lacks 1 rows"),
+        ([*FILED, FILED[0]], "has 1 more"),
+        ([*FILED[:2], ("manifold", "lamp", "2026-03-08")], "lacks 1 rows"),
+    ],
+)
+def test_a_forecast_file_has_each_row_once(rows: list[tuple[str, str, str | None]], words: str) -> None:
+    lines = [{"source": source, "id": name, "resolution_date": date} for source, name, date in rows]
+    found = [*incomplete_sets({"2026-03-01.foxcast.1.json": {"forecasts": lines}}, ASKED)]
+    assert [words in one for one in found] == [True] * bool(words)
+
+
+@pytest.mark.parametrize(
+    ("told", "target", "kind", "wrong"),
+    [
+        (("dgs10", "2026-03-08"), "2026-03-08", "happened", 0),
+        (("dgs10", "2026-03-08"), "2026-03-31", "happened", 1),
+        (("dgs10", "2026-03-08"), "outcome", "happened", 0),
+        (("other", "2026-03-08"), "outcome", "happened", 1),
+        (("other", "2026-03-08"), "outcome", "void", 0),
+    ],
+)
+def test_a_price_of_a_round_is_no_outcome(told: tuple[str, str], target: str, kind: str, wrong: int) -> None:
+    row = {"ref": BENCH, "target": target, "kind": kind, "value": 0.4}
+    assert len([*untold_outcomes({told}, [row])]) == wrong
+
+
+FLAT = [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("meant", "said", "wrong"),
+    [
+        ({"probability": 0.3}, {"probability_yes": 0.3}, 0),
+        ({"probability": 0.0002}, {"probability_yes": 0.001}, 0),
+        ({"probability": 0.004}, {"probability_yes": 0.01}, 1),
+        ({"probability": 0.3}, {"probability_yes": 0.7}, 1),
+        ({"probabilities": {"a": 0.3, "b": 0.7}}, {"probability_yes_per_category": {"a": 0.3, "b": 0.7}}, 0),
+        ({"probabilities": {"a": 0.0, "b": 1.0}}, {"probability_yes_per_category": {"a": 0.001, "b": 0.999}}, 0),
+        ({"probabilities": {"a": 0.3, "b": 0.7}}, {"probability_yes_per_category": {"a": 0.7, "b": 0.3}}, 1),
+        ({"probabilities": {"a": 0.3, "b": 0.7}}, {"probability_yes_per_category": {"a": 0.31, "b": 0.69}}, 1),
+        ({"cdf": FLAT}, {"continuous_cdf": [0.001, 0.505, 0.999]}, 0),
+        ({"cdf": FLAT}, {"continuous_cdf": [0.0, 0.45, 1.0]}, 1),
+        ({"cdf": FLAT}, {"continuous_cdf": [0.0, 1.0]}, 1),
+    ],
+)
+def test_a_venue_gets_what_was_forecast(meant: Fact, said: Fact, wrong: int) -> None:
+    row = {"ref": "metaculus:1:2", "predictions": json.dumps({"t": meant})}
     sent = {**moment(), "venue": "metaculus", "path": "/api/questions/forecast/", "kind": "write"}
-    sent |= {"body": [{"question": 2, "probability_yes": said}]}
+    sent |= {"body": [{"question": 2, **said}]}
     venues = {"venues": {"metaculus": {"mode": "live"}, "polymarket": {"mode": "live"}}}
     assert len(judge({"said": [row]}, config=venues, writes=[sent])) == wrong
 
@@ -198,9 +263,10 @@ def test_a_forecast_is_withdrawn_once(paths: tuple[str, ...], disturbed: tuple[i
             "venue": "metaculus",
             "number": number,
             "path": f"/api/questions/{path}/",
-            "body": [{"question": 7}],
+            "body": [{"question": 7, **({"probability_yes": 0.5} if path == "forecast" else {})}],
         }
         for number, path in enumerate(paths)
     ]
     tables = {"venues": {"metaculus": {"mode": "live"}}}
-    assert len(judge(writes=writes, disturbed={"metaculus": {*disturbed}}, config=tables)) == wrong
+    said = {"ref": "metaculus:1:7", "predictions": json.dumps({"t": {"probability": 0.5}})}
+    assert len(judge({"said": [said]}, writes=writes, disturbed={"metaculus": {*disturbed}}, config=tables)) == wrong

@@ -1,12 +1,14 @@
-"""Two rules of the end of a simulation, on rows that are written by hand: early resumes, and reservations of calls."""
+"""Rules of the end of a simulation on rows that are written by hand: resumes, reservations of calls, orders an hour."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.simulation.full_system.decision_checks import unreserved_calls
+from tests.simulation.full_system.decision_checks import false_halt, full_hours, unreserved_calls
 from tests.simulation.full_system.final_checks import early_resumes
+from tests.simulation.full_system.hand_written_ledger import write_ledger
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 Row = dict[str, Any]
@@ -93,3 +95,44 @@ def test_usual_budgets_hold_where_none_is_set() -> None:
     assert len([*unreserved_calls([call(1, 0.0, 5.1, 5.0)], [{}])]) == 1
     each = [call(number, 60.0 * number, 5.0, 4.9, scope=f"q{number}") for number in range(5)]
     assert len([*unreserved_calls(each, [{}])]) == 1
+
+
+def attempt(name: str, planned: float, started: float, **values: Any) -> Row:
+    row = {"id": name, "venue": "metaculus", "ref": f"metaculus:{name}", "paper": 0, "action": "forecast"}
+    return {**row, "planned_at": at(planned), "started_at": at(started), **values}
+
+
+@pytest.mark.parametrize(
+    ("last", "count"),
+    [
+        ({"planned": 30.0}, 1),
+        ({"planned": 65.0}, 0),
+        ({"planned": 30.0, "venue": "manifold"}, 0),
+        ({"planned": 30.0, "paper": 1}, 0),
+        ({"planned": 30.0, "action": "comment"}, 0),
+        # It was decided in the same pass as the others, and left later.
+        ({"planned": 0.0}, 0),
+    ],
+)
+def test_so_much_is_decided_in_an_hour(last: Row, count: int) -> None:
+    rows = [attempt("a", 0.0, 0.5), attempt("b", 0.0, 1.0), attempt("c", last["planned"], 66.0, **without(last))]
+    assert len([*full_hours(rows, {"metaculus": 2, "manifold": 2})]) == count
+
+
+def without(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "planned"}
+
+
+@pytest.mark.parametrize(("unknown", "limit", "count"), [(4, 3, 0), (3, 3, 1), (4, 2, 1), (0, 3, 1)])
+def test_a_venue_stops_for_more_unknown_writes_than_are_set(
+    tmp_path: Path, unknown: int, limit: int, count: int
+) -> None:
+    tables = "create table attempt (intent, started_at, settled_at); create table intent (id, venue, mode);"
+    rows: list[tuple[str, Row]] = []
+    for number in range(5):
+        rows.append(("intent", {"id": f"i{number}", "venue": "manifold", "mode": "live"}))
+        settled = at(20.0) if number < unknown else at(5.0)
+        rows.append(("attempt", {"intent": f"i{number}", "started_at": at(1.0), "settled_at": settled}))
+    why = "more than 3 writes are without a known outcome, and are read back"
+    halt = {"venue": "manifold", "at": at(10.0), "why": why}
+    assert len([*false_halt(write_ledger(tmp_path, tables, rows), halt, {limit})]) == count

@@ -17,13 +17,16 @@ TABLES = """
 create table forecast (id, ref, forecaster, state, why, detail, made_at, started_at, ended_at, forecast_only,
   decided_at, revision);
 create table decision (id, forecast, at, until, verdict, why);
-create table intent (seq, id, ref, venue, action, state, forecast, batch, planned_at, changed_at);
+create table intent (seq, id, ref, venue, mode, action, state, forecast, batch, planned_at, changed_at, order_body);
 create table attempt (intent, number, state, started_at, settled_at);
 create table question (ref, venue, version, closes_at, as_of);
 create table question_version (version, ref, body);
 create table resolution (ref, seen_at);
 create table schedule (ref, forecaster, why);
 create table halt (venue, at, resumed_at);
+create table event (kind, text, at);
+create table audit (kind, actor, at);
+create table approval (forecast, venue, state, answered_at, expires_at);
 create table arm (venue, armed_at, until, disarmed_at);
 """
 CONFIG: dict[str, Any] = {"venues": {"manifold": {"forecasters": ["drifter"]}}, "policy": {"stale_after_h": 6.0}}
@@ -235,7 +238,8 @@ def test_a_halt_lasts_where_nobody_heard_in_time_that_it_was_to_end(
 ) -> None:
     acts = [act("halt", -2.0, venue="manifold"), act("resume", -1.0, venue=None)]
     rows = [forecast(0.0), held("manifold was stopped by ada at noon"), *question()]
-    assert len(judge(tmp_path, *rows, passes=passed("requests", looked_h), acts=acts)) == count
+    found = judge(tmp_path, *rows, passes=passed("requests", looked_h), acts=acts)
+    assert ["was held" in one for one in found if "not in the audit" not in one] == [True] * count
 
 
 @pytest.mark.parametrize(("waits_for", "count"), [("stale", 1), ("ServiceUnavailableError: no answer", 0)])
@@ -309,3 +313,177 @@ def test_a_stale_forecast_is_withdrawn(
     rows += [] if renewed is None else [forecast(renewed, ref=ref, revision=2, forecast_only=0, decided_at=at(renewed))]
     found = judge(tmp_path, *rows, passes=passed("submit", 8.0, 9.0), configs=[config])
     assert ["was to be withdrawn" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("commented", "closes", "halted", "config", "count"),
+    [
+        (1.5, 30.0, False, True, 0),
+        (None, 30.0, False, True, 1),
+        (3.6, 30.0, False, True, 1),
+        (-3.0, 30.0, False, True, 0),
+        (None, 2.5, False, True, 0),
+        (None, 30.0, True, True, 0),
+        (None, 30.0, False, False, 0),
+    ],
+)
+def test_a_forecast_is_followed_by_a_comment(
+    tmp_path: Path, commented: float | None, closes: float, *, halted: bool, config: bool, count: int
+) -> None:
+    ref, venue = "metaculus:7:8", {"mode": "live", "forecasters": ["drifter"], "comment": config}
+    row = {"seq": 1, "id": "i", "ref": ref, "venue": "metaculus", "action": "forecast", "state": "acked"}
+    rows: list[Any] = [("intent", {**row, "planned_at": at(0.9), "changed_at": at(1.0), "forecast": "f"})]
+    rows += [("attempt", {"intent": "i", "started_at": at(0.95)})]
+    rows += [("question", {"ref": ref, "venue": "metaculus", "version": "v", "closes_at": at(closes)})]
+    rows += [("arm", {"venue": "metaculus", "armed_at": at(-9.0), "until": at(90.0)})]
+    if commented is not None:
+        about = {"ref": ref, "venue": "metaculus", "action": "comment", "state": "acked"}
+        rows.append(("intent", {**about, "seq": 2, "planned_at": at(commented)}))
+    acts = [act("halt", 1.1)] if halted else []
+    found = judge(
+        tmp_path,
+        *rows,
+        passes=passed("submit", 2.0, 3.0, 4.0),
+        acts=acts,
+        configs=[{**CONFIG, "venues": {"metaculus": venue}}],
+    )
+    assert ["was commented on at" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "why", "count"),
+    [
+        ("done", 7.0, "stale", 0),
+        ("done", 9.0, "stale", 1),
+        ("done", 9.0, "1 trial failed", 1),
+        ("failed", 9.0, "1 trial failed", 0),
+        ("done", 9.0, "asked for", 0),
+    ],
+)
+def test_what_has_an_answer_is_not_renewed_after_its_close(
+    tmp_path: Path, first: str, again: float, why: str, count: int
+) -> None:
+    ended = {"ended_at": at(0.1), "detail": why, "forecast_only": 0}
+    rows = [forecast(0.0, state=first, **ended), forecast(again, revision=2, why=why, forecast_only=0)]
+    found = judge(tmp_path, *rows, *question(8.0), passes=[])
+    assert ["was forecast again at" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("ran", "leg", "refused", "count"),
+    [
+        (1.02, "yes", False, 0),
+        (1.02, None, False, 1),
+        (1.02, "no", False, 1),
+        (None, None, False, 0),
+        (1.02, None, True, 0),
+    ],
+)
+def test_what_people_ask_to_be_closed_is_tried(
+    tmp_path: Path, ran: float | None, leg: str | None, *, refused: bool, count: int
+) -> None:
+    target = {"venue": "manifold", "contract": "lamp", "leg": "yes"}
+    asked = act("close", 1.0, targets=[target], refused=refused)
+    rows = (
+        []
+        if leg is None
+        else [("event", {"kind": "close", "at": at(1.03), "text": json.dumps({**target, "leg": leg})})]
+    )
+    found = judge(tmp_path, *rows, passes=[] if ran is None else passed("close", ran), acts=[asked])
+    assert ["was to be closed at" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("heard", "kind", "actor", "count"),
+    [
+        (1.02, "disarm", "ada", 0),
+        (1.02, "arm", "ada", 1),
+        (1.02, "disarm", "", 1),
+        (1.02, None, "", 1),
+        (None, None, "", 0),
+    ],
+)
+def test_what_people_permit_is_in_the_audit(
+    tmp_path: Path, heard: float | None, kind: str | None, actor: str, count: int
+) -> None:
+    rows = [] if kind is None else [("audit", {"kind": kind, "actor": actor, "at": at(1.03)})]
+    passes = [] if heard is None else passed("requests", heard)
+    found = judge(tmp_path, *rows, passes=passes, acts=[act("disarm", 1.0, venue="manifold")])
+    assert ["is not in the audit" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("decided", "expires", "acts", "count"),
+    [
+        (1.6, 9.0, [], 0),
+        (3.6, 9.0, [], 1),
+        (None, 9.0, [], 1),
+        (None, 1.2, [], 0),
+        (None, 9.0, [act("halt", 1.1, venue="manifold")], 0),
+    ],
+)
+def test_what_was_approved_is_decided_again(
+    tmp_path: Path, decided: float | None, expires: float, acts: list[Values], count: int
+) -> None:
+    asked = {"forecast": "f0.0", "venue": "manifold", "state": "approved", "answered_at": at(1.0)}
+    rows = [held("approve it", 0.2), ("approval", {**asked, "expires_at": at(expires)})]
+    rows += (
+        [] if decided is None else [("decision", {"id": 2, "forecast": "f0.0", "at": at(decided), "verdict": "send"})]
+    )
+    found = judge(tmp_path, forecast(0.0), *rows, *question(), passes=passed("submit", 0.1, 1.5, 2.5, 3.5), acts=acts)
+    assert ["was decided on again at" in one for one in found if "approved at" in one] == [True] * count
+
+
+# Ten shares that cost 5 and bring 3, with a stop-loss of 30 %.
+@pytest.mark.parametrize(
+    ("bid", "tried", "acts", "count"),
+    [
+        (0.3, None, [], 1),
+        (0.3, 1.51, [], 0),
+        (0.4, None, [], 0),
+        (0.3, None, [act("halt", 0.5, venue="polymarket")], 0),
+    ],
+)
+def test_what_is_to_be_sold_by_policy_is_tried_to_be_sold(
+    tmp_path: Path, bid: float, tried: float | None, acts: list[Values], count: int
+) -> None:
+    ref, venue = "polymarket:0x01", {"mode": "live", "forecasters": ["drifter"], "trading": {"stop_loss": 0.3}}
+    row = {"ref": ref, "venue": "polymarket", "action": "order", "state": "acked", "mode": "live"}
+    orders = [("buy", -9.0), *([("sell", tried)] if tried else [])]
+    rows: list[Any] = [
+        (
+            "intent",
+            {
+                **row,
+                "id": side,
+                "planned_at": at(hours),
+                "changed_at": at(hours),
+                "order_body": json.dumps({"contract": "0x01", "side": side}),
+            },
+        )
+        for side, hours in orders
+    ]
+    rows += [("attempt", {"intent": side, "started_at": at(hours)}) for side, hours in orders]
+    rows += [("question", {"ref": ref, "venue": "polymarket", "version": "v", "closes_at": at(90.0)})]
+    rows += [("arm", {"venue": "polymarket", "armed_at": at(-99.0), "until": at(99.0)})]
+    position = {
+        "contract": "0x01",
+        "leg": "no",
+        "shares": 10.0,
+        "bid": bid,
+        "has_book": True,
+        "pays": None,
+        "paid": 5.0,
+    }
+    accounts = [
+        {"venue": "polymarket", "clock": moment(hours), "faults": 0, "positions": [position]} for hours in (1.0, 1.5)
+    ]
+    found = judge(
+        tmp_path,
+        *rows,
+        passes=passed("submit", 1.0, 1.5),
+        acts=acts,
+        accounts=accounts,
+        configs=[{**CONFIG, "venues": {"polymarket": venue}}],
+    )
+    assert ["to be sold at" in one for one in found] == [True] * count

@@ -270,24 +270,47 @@ def test_a_fill_at_a_market_maker_is_what_it_would_give(
 COST = 1.6 + 2.52 + 0.04 * (4 * 0.24 + 6 * 0.2436)
 
 
+# And 6 shares at 0.42 cost what is left of that without the level at 0.40.
+LESS = 2.52 + 0.04 * 6 * 0.2436
+
+
+def book(after_s: float, size: float, leg: str = "yes") -> dict[str, Any]:
+    """Return the book of a side while so many shares of YES are offered at the best price."""
+    asks, bids = [(0.4, size), (0.42, 6.0), (0.43, 9.0)], [(0.38, 9.0)]
+    if leg == "no":
+        asks, bids = [(0.62, 9.0)], [(0.6, size), (0.58, 6.0), (0.57, 9.0)]
+    return shown(after_s, bids[0][0], asks[0][0]) | {"asks": asks, "bids": bids}
+
+
 @pytest.mark.parametrize(
-    ("shares", "cash", "before", "count"),
+    ("shares", "cash", "earlier", "size", "count"),
     [
-        (10.0, COST, 0.0, 0),
-        (10.0, COST - 0.05, 0.0, 1),
-        (4.0, 1.6 + 0.04 * 4 * 0.24, 0.0, 1),
-        (4.0, 1.68 + 0.04 * 4 * 0.2436, 4.0, 0),
+        (10.0, COST, {}, 4.0, 0),
+        (10.0, COST - 0.05, {}, 4.0, 1),
+        (4.0, 1.6 + 0.04 * 4 * 0.24, {}, 4.0, 1),
+        # What own orders took is gone, whichever side they were for, until the level shows another size.
+        (10.0, COST, {"shares": 4.0, "price": 0.4}, 4.0, 1),
+        (6.0, LESS, {"shares": 4.0, "price": 0.4}, 4.0, 0),
+        (10.0, COST, {"shares": 4.0, "price": 0.4}, 5.0, 0),
+        (10.0, COST, {"shares": -4.0, "price": 0.6, "leg": "no"}, 4.0, 1),
+        (6.0, LESS, {"shares": -4.0, "price": 0.6, "leg": "no"}, 4.0, 0),
+        (10.0, COST, {"shares": 4.0, "price": 0.62, "leg": "no"}, 4.0, 0),
+        # Of what it was shown nothing is known: it may have been any level.
+        (4.0, 1.68 + 0.04 * 4 * 0.2436, {"shares": 4.0}, 0.0, 0),
     ],
 )
 def test_an_order_takes_the_levels_of_the_book_with_fees(
-    tmp_path: Path, shares: float, cash: float, before: float, count: int
+    tmp_path: Path, shares: float, cash: float, earlier: dict[str, Any], size: float, count: int
 ) -> None:
-    seen = shown(5.0, 0.38, 0.4) | {"asks": [(0.4, 4.0), (0.42, 6.0), (0.43, 9.0)], "bids": [(0.38, 9.0)]}
-    rows = order(1, -3600.0, shares=before) if before else []
+    leg = earlier.get("leg", "yes")
+    rows = order(1, -3600.0, **earlier, type="FAK") if earlier else []
+    before = [book(-3600.0, size, leg)] if earlier and size else []
     mine = order(2, 5.0, shares=shares, price=cash / shares, type="FAK")
     mine[0][1]["order_body"] = json.dumps({**json.loads(mine[0][1]["order_body"]), "shares": 10.0})
-    found = judge(tmp_path, *rows, *mine, books={BOOK: [seen]})
-    assert len([one for one in found if "by its book" in one]) == count
+    books = {BOOK: [book(5.0, 4.0)]}
+    books[BOOK[0], leg] = [*before, *books.get((BOOK[0], leg), [])]
+    found = judge(tmp_path, *rows, *mine, books=books)
+    assert len([one for one in found if "i2" in one and "by its book" in one]) == count
 
 
 @pytest.mark.parametrize(("got", "beyond", "count"), [(6.0, 6.0, 0), (4.0, 6.0, 1), (4.0, 4.0, 0), (10.0, 60.0, 0)])
@@ -321,3 +344,58 @@ def test_losses_stop_an_account_on_paper(
     mine[1][1]["started_at"] = at(400.0)
     found = judge(tmp_path, *rows, *mine, daily_loss=5.0)
     assert len([one for one in found if "lost" in one]) == count
+
+
+# 10 shares rest at 0.42, of which 4 were bid for before; then 9 are sold at 0.42.
+@pytest.mark.parametrize(
+    ("queue", "got", "price", "count"),
+    [
+        ("neutral", 5.0, 0.42, 0),
+        ("neutral", 6.0, 0.42, 1),
+        (None, 6.0, 0.42, 1),
+        ("optimistic", 9.0, 0.42, 0),
+        ("strict", 1.0, 0.42, 1),
+        ("strict", 9.0, 0.41, 0),
+    ],
+)
+def test_an_order_that_rests_waits_behind_those_before_it(
+    tmp_path: Path, queue: str | None, got: float, price: float, count: int
+) -> None:
+    rows = order(1, 900.0, shares=got, price=0.42, **RESTS)
+    settings = {} if queue is None else {"paper_queue": queue}
+    checks = PaperChecks(
+        ledger=write_ledger(tmp_path, TABLES, rows),
+        configs=[{"venues": {"polymarket": {"paper": {"delay_s": 5.0}, "settings": settings}}}],
+        books={BOOK: [shown(5.0, 0.42, 0.44) | {"asks": [(0.44, 9.0)], "bids": [(0.42, 4.0), (0.4, 9.0)]}]},
+        endings={},
+        trades={"lamp": [traded(600.0, price, 9.0)]},
+    )
+    assert ["behind those before it" in one for one in checks.violations()] == [True] * count
+
+
+@pytest.mark.parametrize(("waited", "undone", "count"), [(600.0, False, 0), (500.0, False, 1), (500.0, True, 0)])
+def test_shares_are_paid_after_as_long_as_is_set(tmp_path: Path, waited: float, *, undone: bool, count: int) -> None:
+    checks = PaperChecks(
+        ledger=write_ledger(tmp_path, TABLES, []),
+        configs=[{"venues": {"polymarket": {"settings": {"paper_settle_s": 600.0}}}}],
+        books={},
+        endings={("polymarket", "lamp"): {"yes": 1.0, "since": NOON, "was_undone": undone}},
+        payouts=[{"ref": "polymarket:lamp", "at": at(waited)}],
+    )
+    assert ["600 s are set" in one for one in checks.violations()] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("after_s", "kind", "count"), [(8.0, "FAK", 0), (6.0, "FAK", 1), (5.0, "FAK", 1), (6.0, "GTD", 0)]
+)
+def test_an_order_at_once_is_held_for_as_long_as_its_market_does(
+    tmp_path: Path, after_s: float, kind: str, count: int
+) -> None:
+    checks = PaperChecks(
+        ledger=write_ledger(tmp_path, TABLES, order(1, after_s, price=0.42, type=kind, lifetime_s=3600.0)),
+        configs=[{"venues": {"polymarket": {"paper": {"delay_s": 5.0}}}}],
+        books={},
+        endings={},
+        contracts={"lamp": {"delay_s": 3.0}},
+    )
+    assert ["its delay is 0:00:08" in one for one in checks.violations() if "its delay" in one] == [True] * count

@@ -17,18 +17,19 @@ REF = "manifold:lamp"
 TABLES = """
 create table score (forecast, target, rule, resolution, value);
 create table resolution (id, ref, target, kind, value, body, resolved_at, seen_at);
-create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted);
+create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted,
+  detail);
 create table question_version (version, ref, body);
 create table prediction (forecast, target, ref, probability, body, raw_probability, raw_body, scored_against);
-create table question (ref, version, closes_at);
+create table question (ref, version, closes_at, as_of);
 create table account_reading (id, venue, paper, at, equity, transfers, unconfirmed);
 create table score_total (forecaster, rule, n, value);
 create view score_round as select * from score_total;
 create table score_bin (forecaster, bin, n, probability, outcome);
 create table price (id, ref, seen_at, probability, body);
 create table fill (intent, shares, price, fee, cash);
-create table trial (forecast, number, ending, body);
-create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body, text);
+create table trial (forecast, number, ending, body, ended_at);
+create table intent (id, ref, venue, mode, action, state, forecast, planned_at, order_body, text, predictions);
 create table approval (forecast, state);
 """
 Values = dict[str, Any]
@@ -86,10 +87,11 @@ def test_a_forecast_has_as_many_trials_as_are_set(tmp_path: Path, trials: int, c
     assert len(judge(tmp_path, rows, trials=3)) == count
 
 
-@pytest.mark.parametrize(("hours", "count"), [(0.0, 0), (1.0, 1)])
-def test_an_outcome_counts_since_its_venue_gave_it(tmp_path: Path, hours: float, count: int) -> None:
+@pytest.mark.parametrize(("hours", "seen", "count"), [(0.0, 0.25, 0), (1.0, 0.25, 1), (0.0, 0.2, 1)])
+def test_an_outcome_counts_since_its_venue_gave_it(tmp_path: Path, hours: float, seen: float, count: int) -> None:
     known: Any = {("manifold", "lamp"): {"since": NOON, "was_undone": False}}
-    row = {"ref": REF, "kind": "happened", "resolved_at": (NOON + timedelta(hours=hours)).isoformat()}
+    times = {"resolved_at": NOON + timedelta(hours=hours), "seen_at": NOON + timedelta(hours=seen)}
+    row = {"ref": REF, "kind": "happened", **{name: one.isoformat() for name, one in times.items()}}
     assert len(judge(tmp_path, [("resolution", row)], endings=known)) == count
 
 
@@ -398,3 +400,62 @@ def test_a_blend_learns_from_what_came_before_its_day(
     ledger = write_ledger(tmp_path, TABLES, rows)
     found = [*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]
     assert len([one for one in found if "outcomes taught" in one]) == count
+
+
+@pytest.mark.parametrize(
+    ("answers", "share", "count"),
+    [((0, 0), 0.5, 0), ((1, 0), 0.5, 1), ((1, 0), 0.6, 0), ((0, 0), 0.0, 0), ((1, 0), 0.0, 1)],
+)
+def test_a_forecast_fails_only_where_too_few_trials_answered(
+    tmp_path: Path, answers: tuple[int, ...], share: float, count: int
+) -> None:
+    rows: Rows = [("forecast", {"id": "f", "ref": REF, "forecaster": "drifter", "state": "failed"})]
+    rows[0][1]["detail"] = "1 trial failed: it broke"
+    for number, answer in enumerate(answers, 1):
+        body = json.dumps({"belief": {"predictions": {}}} if answer else {})
+        ending = "no step" if answer else "failed"
+        values = {"forecast": "f", "number": number, "ending": ending, "body": body, "ended_at": NOON.isoformat()}
+        rows.append(("trial", values))
+    ledger = write_ledger(tmp_path, TABLES, rows)
+    tables = {"venues": {"manifold": {}}, "limits": {"min_trial_share": share}}
+    found = [*RecordChecks(ledger=ledger, configs=[tables], endings={}).violations()]
+    assert ["failed with" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(("said", "count"), [("Forecast 38.3% (", 0), ("Forecast 61.7% (", 1), ("Forecast (", 1)])
+def test_a_comment_says_what_was_forecast(tmp_path: Path, said: str, count: int) -> None:
+    text = f"{said}revision 1, 1 trial of drifter, information until 2026-03-01 12:00 UTC)"
+    forecast = {"id": "f", "ref": REF, "forecaster": "drifter", "revision": 1, "cutoff": "2026-03-01T12:00:00Z"}
+    rows: Rows = [("forecast", forecast), ("prediction", {"forecast": "f", "probability": 0.38275})]
+    rows += [
+        ("intent", {"id": "i", "ref": REF, "venue": "metaculus", "action": "comment", "text": text, "forecast": "f"})
+    ]
+    found = judge(tmp_path, rows)
+    assert ["was forecast" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(("said", "closing", "count"), [(0.3, "", 0), (0.7, "", 1), (0.7, "ada asked for it", 0)])
+def test_what_is_submitted_is_what_was_forecast(tmp_path: Path, said: float, closing: str, count: int) -> None:
+    predictions = json.dumps({"outcome": {"kind": "binary", "probability": said}})
+    row = {"id": "i", "ref": REF, "action": "order", "forecast": "f", "predictions": predictions}
+    rows: Rows = [("intent", {**row, "order_body": json.dumps({"closing": closing})})]
+    rows += [("prediction", {"forecast": "f", "target": "outcome", "probability": 0.3})]
+    assert ["and its forecast" in one for one in judge(tmp_path, rows)] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("hours", "as_of", "count"), [(0.0, None, 0), (1.0, None, 1), (-1.0, None, 1), (-5.0, -5.0, 0), (0.0, -5.0, 1)]
+)
+def test_a_forecast_knows_what_there_was_when_it_began(
+    tmp_path: Path, hours: float, as_of: float | None, count: int
+) -> None:
+    moments = {
+        name: (NOON + timedelta(hours=one)).isoformat() for name, one in (("cutoff", hours), ("started_at", 0.0))
+    }
+    rows: Rows = [("forecast", {"id": "f", "ref": REF, "state": "done", **moments})]
+    day = None if as_of is None else (NOON + timedelta(hours=as_of)).isoformat()
+    rows += [
+        ("question", {"ref": REF, "version": "v", "as_of": day}),
+        ("question_version", {"version": "v", "ref": REF}),
+    ]
+    assert ["knows what there was by" in one for one in judge(tmp_path, rows)] == [True] * count

@@ -17,7 +17,7 @@ REF = "manifold:lamp"
 TABLES = """
 create table forecast (id, ref, forecaster, revision, state, why, version, price, cutoff, made_at, started_at, ended_at,
   forecast_only);
-create table question (ref, venue, closes_at, as_of, first_seen_at);
+create table question (ref, venue, title, closes_at, as_of, first_seen_at);
 create table question_version (version, ref, seen_at, body);
 create table resolution (ref, seen_at);
 create table price (id, ref, at, seen_at, probability, body);
@@ -43,7 +43,7 @@ def forecast(hours: float, revision: int = 1, why: str = "new question", **value
 
 def question(ref: str = REF, closes: float = 30.0, version: str = "v", seen: float = -0.5) -> Rows:
     body = json.dumps({"title": "lit?", "closes_at": at(closes)})
-    known = {"ref": ref, "venue": "manifold", "closes_at": at(closes), "first_seen_at": at(seen)}
+    known = {"ref": ref, "venue": "manifold", "title": "lit?", "closes_at": at(closes), "first_seen_at": at(seen)}
     return [
         ("question", known),
         ("question_version", {"version": version, "ref": ref, "seen_at": at(seen), "body": body}),
@@ -200,3 +200,34 @@ def test_what_people_ask_for_is_forecast(
     rows += [] if begun is None else [forecast(begun, 2, "asked for")]
     passes = [*passed("requests", heard_h), *passed("forecast", 2.0, 4.0)]
     assert len(judge(tmp_path, rows, passes, acts=acts, locked=locked)) == count
+
+
+# The price was 0.5 from noon on, and 0.6 from one o'clock on.
+@pytest.mark.parametrize(
+    ("chance", "hours", "more", "words"),
+    [
+        (0.5, 0.5, {}, ""),
+        (0.4, 0.5, {}, "and was [0.5]"),
+        (0.6, 0.5, {}, "and was [0.5]"),
+        (0.5, 2.0, {}, "and was [0.6]"),
+        (0.6, 2.0, {}, ""),
+        # One of the answers may have been an old one, and nobody knows the time while the clock is wrong.
+        (0.5, 2.0, {"spoilt": 2.0}, ""),
+        (0.4, 0.5, {"moved": 0.5}, ""),
+        # What a pass looked at is on record as it was then.
+        (0.5, 0.9, {"listed": 2.0}, "looked at manifold:lamp, whose price is 0.6"),
+        (0.5, 0.9, {"listed": 1.01}, ""),
+        (0.5, 0.9, {"listed": 2.0, "closes": 2.0}, ""),
+        (0.5, 0.9, {"listed": 2.0, "spoilt": 2.0}, ""),
+    ],
+)
+def test_a_price_on_record_is_that_of_its_venue(
+    tmp_path: Path, chance: float, hours: float, more: dict[str, float], words: str
+) -> None:
+    rows = [*question(closes=more.get("closes", 30.0)), price(1, hours, chance)]
+    history = [(NOON, 0.5), (NOON + timedelta(hours=1.0), 0.6)]
+    times = {name: [NOON + timedelta(hours=more[name])] for name in ("spoilt", "moved") if name in more}
+    passes = passed("discover manifold", more["listed"]) if "listed" in more else []
+    spoilt, moved = {"manifold": times.get("spoilt", [])}, times.get("moved", [])
+    found = judge(tmp_path, rows, passes, prices={REF: history}, spoilt=spoilt, clock_moves=moved)
+    assert [words in one for one in found] == [True] * bool(words)

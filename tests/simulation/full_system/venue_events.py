@@ -48,8 +48,12 @@ FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
 WITHHELD = 1 / 3
 TREES = ("Ash", "Elm", "Oak")
 ENDS = ("YES", "NO", "NO", "CANCEL")
+# One of these is a share at times.
+SHARE_PLACE, SHARE = 2, 0.25
 # One market in so many is a list of answers, of which these and the red one have a chance.
 A_LIST = 4
+# And of the bridges of Metaculus one in so many opens later, and one in so many is a group of two questions.
+OPENS_LATER, A_GROUP, SIDES = 5, 6, ("on its north side", "on its south side")
 LAMPS = ("the blue one", "the green one", "the white one")
 # Which ends of the range of a number are open, one question after the other.
 OPEN_ENDS = ((False, True), (True, True), (True, False), (True, True), (False, False))
@@ -66,11 +70,13 @@ EARLY_EVERY_S, EARLY_BY = 6.0 * HOUR_S, timedelta(hours=3)
 OUTAGE_EVERY_S, OUTAGE_S = 10.0 * HOUR_S, (0.4 * HOUR_S, 2.5 * HOUR_S)
 # Between those, one answer to a write is ambiguous so often: it took effect, and the answer does not say so.
 AMBIGUOUS_EVERY_S = 2.5 * HOUR_S
+# A server in front of the venue says that it is not there, which is no answer of the venue.
+UNAVAILABLE = FaultDetails(fault=RequestFault.PAGE_AFTER, page_status=503)
 AMBIGUOUS = (
     RequestFault.ERROR_AFTER,
-    RequestFault.ERROR_AFTER,
+    UNAVAILABLE,
     RequestFault.DROPPED_AFTER,
-    RequestFault.PAGE_AFTER,
+    UNAVAILABLE,
     RequestFault.HANGING_AFTER,
 )
 
@@ -96,6 +102,8 @@ class VenueEvents:
     given: float = 0.0
     # When outcomes of the benchmark were last seen to have changed.
     rounds_changed: datetime | None = None
+    # Questions and dates of which the benchmark ever told an outcome.
+    told_of_rounds: set[tuple[str, str]] = field(default_factory=set)
     _outcomes_of_rounds: set[tuple[str, str]] = field(default_factory=set)
     _markets: list[FakeManifoldMarket] = field(default_factory=list)
     _questions: list[FakeMetaculusQuestion] = field(default_factory=list)
@@ -142,7 +150,9 @@ class VenueEvents:
             venue, path = places[int(self.bursts.integers(len(places)))]
             count, arrives = int(self.bursts.integers(*BURST)), bool(self.bursts.random() < 3 / 4)
             # A burst that still waits for writes is enough: else there would be no other answer than a lost one.
-            if venue.faults.pending < count:
+            if venue.faults.pending < count and arrives and count % 2:
+                venue.faults.schedule(UNAVAILABLE, method="POST", path=path, times=count - venue.faults.pending)
+            elif venue.faults.pending < count:
                 venue.faults.schedule_lost_replies(count - venue.faults.pending, path, arrives=arrives)
 
     def _write_paths(self) -> list[tuple[FakeService, str]]:
@@ -234,6 +244,7 @@ class VenueEvents:
         files = sorted((rounds.folder / "resolution_sets").glob("*.json"))
         rows = [row for path in files for row in json.loads(path.read_text(encoding="utf-8"))["resolutions"]]
         known = {(row["id"], row["resolution_date"]) for row in rows if row["resolved"]}
+        self.told_of_rounds |= known
         if known != self._outcomes_of_rounds:
             self._outcomes_of_rounds, self.rounds_changed = known, self.clock.now()
         if known and self.benchmark.random() < WITHHELD:
@@ -290,8 +301,13 @@ class VenueEvents:
             case 1:
                 title = f"Who wins cup {number}?"
                 self._questions.append(ask(title, type="multiple_choice", options=[*TREES], **terms))
+            case _ if number % A_GROUP == 1:
+                group = self.bridges.metaculus.world.add_group(f"Will lock {number} open?", SIDES, **terms)
+                self._questions += group.questions
             case _:
-                self._questions.append(ask(f"Will bridge {number} open?", **terms))
+                # Some are published before they are open, and take forecasts all the same.
+                opens = now + (closes - now) / 3.0 if number % OPENS_LATER == 0 else now
+                self._questions.append(ask(f"Will bridge {number} open?", open=opens, **terms))
 
     def _trade(self) -> None:
         if self.bridges.manifold is not None and (markets := self._open()):
@@ -332,7 +348,12 @@ class VenueEvents:
             if over:
                 place = int(self.stream.integers(len(ENDS)))
                 end = ENDS[place] if not over[0].answers or ENDS[place] == "CANCEL" else over[0].answers[place].id
-                self.bridges.manifold.world.resolve(over[0], end)
+                # Some creators say how likely it is, which is what shares pay.
+                is_share = not over[0].answers and place == SHARE_PLACE and over[0].created % 2 == 1
+                if is_share:
+                    self.bridges.manifold.world.resolve(over[0], "MKT", prob=SHARE)
+                else:
+                    self.bridges.manifold.world.resolve(over[0], end)
         if self.bridges.metaculus is not None:
             asked = [one for one in self._questions if one.resolution is None]
             due = [one for one in asked if self._is_known(str(one.id), one.close.timestamp(), now)]

@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from bot.core.operator_requests import LockQuestion, UnlockQuestion
 from bot.simulator.faults import RequestFault
-from bot.simulator.venues.polymarket_order_books import best_bid_and_ask, book_levels
+from bot.simulator.venues.polymarket_order_books import best_bid_and_ask, book_levels, mid_price
 from tests.simulation.full_system import polymarket_orders
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ UNTOLD = (
     RequestFault.PAGE_AFTER,
     RequestFault.TRUNCATED,
 )
+# The price of YES, or those of options.
+Price = float | Mapping[str, float]
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
 MARKET = "/v0/market/"
 # The requests that name a question: a bet, and a forecast.
@@ -81,6 +84,11 @@ class WorldRecord:
     marks: list[Fact] = field(default_factory=list)
     readings: list[Row] = field(default_factory=list)
     closed: dict[str, list[list[datetime | None]]] = field(default_factory=dict)
+    # The prices of questions since when, and when an answer of a venue may not have been what was true.
+    prices: dict[str, list[tuple[datetime, Price]]] = field(default_factory=dict)
+    spoilt: dict[str, list[datetime]] = field(default_factory=dict)
+    # The middles of books of YES once an own order had come.
+    _after_orders: dict[str, list[tuple[datetime, float]]] = field(default_factory=dict)
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
     _closes: dict[str, datetime | None] = field(default_factory=dict)
@@ -112,6 +120,7 @@ class WorldRecord:
             body = json.loads(heard.body) if heard.body else {}
             fact = {**self._moment(), "venue": venue, "number": heard.number, "kind": kind, "body": body}
             fact |= {"questions": dict(self._asked_of(venue, heard.path, body)), "old_answers": self.old_answers(venue)}
+            fact["unopened"] = [*self._unopened(heard.path, body)]
             self._came[venue, heard.number] = fact
             self.writes.append(fact | {"path": heard.path})
             return
@@ -127,6 +136,7 @@ class WorldRecord:
         """Note orders that have come since the last look, and what each of them costs by now."""
         self._note_closes()
         self._note_closed()
+        self._note_prices()
         for venue in ("manifold", "polymarket"):
             service = self.bridges.all.get(venue)
             if service is None:
@@ -150,8 +160,9 @@ class WorldRecord:
             "undone": {*undone},
             **{
                 name: getattr(self, name)
-                for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed")
+                for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed", "spoilt")
             },
+            "prices": {**self.prices, **dict(self._exchange_prices()), **dict(self._event_prices())},
             "disturbed": {name: {*venue.faults_met} for name, venue in self.bridges.all.items()},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -159,6 +170,7 @@ class WorldRecord:
             "contracts": dict(self._contracts()),
             "trades": self._trades(),
             "foreign_orders": self.bridges.foreign_orders,
+            "self_trades": [*self._self_trades()],
             "last": [self._moment() | self._account(venue) for venue in ACCOUNT_READS if venue in self.bridges.all],
             **self._moment(),
         }
@@ -181,6 +193,13 @@ class WorldRecord:
             asked = self.bridges.metaculus.state.questions
             for question in [asked[item["question"]] for item in body if item.get("question") in asked]:
                 yield f"metaculus:{question.post}:{question.id}", question.scheduled_close
+
+    def _unopened(self, path: str, body: Any) -> Iterator[str]:
+        """Yield the questions of Metaculus that a forecast is for and that are not open yet, which it takes."""
+        if path == FORECAST and self.bridges.metaculus is not None:
+            asked, now = self.bridges.metaculus.state.questions, self.bridges.metaculus.now()
+            items = [item.get("question") for item in body]
+            yield from (f"metaculus:{one}" for one in items if one in asked and asked[one].open > now)
 
     def _announced_close(self, name: str) -> datetime | None:
         """Return the latest close of a market that was announced so far: its creator may open it again."""
@@ -206,6 +225,50 @@ class WorldRecord:
             elif not is_closed and spans and spans[-1][1] is None:
                 spans[-1][1] = self.now()
 
+    def _note_prices(self) -> None:
+        """Note the prices of markets of Manifold since their last bet, and whether faults came meanwhile."""
+        markets = {} if self.bridges.manifold is None else self.bridges.manifold.state.markets
+        for market in markets.values():
+            known = self.prices.setdefault(f"manifold:{market.id}", [])
+            since = _moment_of(max(market.last_bet or 0, market.created))
+            is_known = market.type == "BINARY" or (market.type == "MULTIPLE_CHOICE" and market.sums_to_one)
+            if is_known and (not known or known[-1][0] != since):
+                options = {answer.text: answer.pool.prob for answer in market.answers}
+                known.append((since, options or market.pool.prob))
+        for name, venue in self.bridges.all.items():
+            moments, count = self.spoilt.setdefault(name, []), venue.faults.injected.total()
+            moments += [self.now()] * (count - len(moments))
+
+    def _event_prices(self) -> Iterator[tuple[str, list[tuple[datetime, Price]]]]:
+        """Yield the middles of the books of the options of events since when."""
+        known, exchange = dict(self._exchange_prices()), self.bridges.polymarket
+        events: dict[str, dict[str, str]] = {}
+        for market in () if exchange is None else exchange.state.markets.values():
+            if market.neg_risk:
+                events.setdefault(market.event, {})[market.item] = f"polymarket:{market.condition}"
+        for event, members in events.items():
+            moves = [(at, item, value) for item, ref in members.items() for at, value in known[ref]]
+            current: dict[str, float] = {}
+            found: list[tuple[datetime, Price]] = []
+            for at, item, value in sorted(moves):
+                if current.get(item) != value:
+                    current = {**current, item: value}
+                    found += [(at, current)] * (len(current) == len(members))
+            yield f"polymarket:event:{event}", found
+
+    def _exchange_prices(self) -> Iterator[tuple[str, list[tuple[datetime, float]]]]:
+        """Yield the middle of the book of YES since when, of each market: as it moved, and when it was read."""
+        markets = {} if self.bridges.polymarket is None else self.bridges.polymarket.state.markets
+        for market in markets.values():
+            found: list[tuple[datetime, float]] = [
+                (datetime.fromtimestamp(at, UTC), float(middle)) for at, middle in market.history
+            ]
+            for seen in self.books.get((market.condition, "yes"), ()):
+                bid, ask = seen["bid"] or 0.0, 1.0 if seen["ask"] is None else seen["ask"]
+                found.append((seen["clock"], (bid + ask) / 2.0))
+            found += self._after_orders.get(market.condition, ())
+            yield f"polymarket:{market.condition}", sorted(found, key=itemgetter(0))
+
     def _closed_questions(self) -> Iterator[tuple[str, bool]]:
         if (manifold := self.bridges.manifold) is not None:
             now = manifold.now_ms()
@@ -225,6 +288,13 @@ class WorldRecord:
 
     # Orders
 
+    def _self_trades(self) -> Iterator[tuple[str, str]]:
+        """Yield the bets of Foxcast at Manifold that an order of its own filled, with that order."""
+        bets = {} if self.bridges.manifold is None else self.bridges.manifold.state.bets
+        mine = {order["id"] for order in self.orders.values() if order["venue"] == "manifold"}
+        for name in sorted(mine & bets.keys()):
+            yield from ((name, fill["matchedBetId"]) for fill in bets[name].fills if fill.get("matchedBetId") in mine)
+
     def _add_order(self, venue: str, effect: RequestEffect) -> None:
         came = self._came[venue, effect.request]
         made = self._bet_facts(effect) if venue == "manifold" else self._exchange_order_facts(effect)
@@ -233,6 +303,11 @@ class WorldRecord:
         self.orders[effect.subject] = order
         self._follow(order)
         order["held"] = self._held(venue)
+        if venue == "polymarket" and self.bridges.polymarket is not None:
+            state = self.bridges.polymarket.state
+            market = state.orders[effect.subject].market
+            if (middle := mid_price(state, market, market.tokens[0])) is not None:
+                self._after_orders.setdefault(market.condition, []).append((self.now(), float(middle)))
 
     def _follow(self, order: Fact) -> None:
         if order["venue"] == "manifold":
@@ -307,7 +382,7 @@ class WorldRecord:
                 bid, ask = best_bid_and_ask(venue.state, market, token)
                 best: Fact = {"bid": None if bid is None else float(bid), "ask": None if ask is None else float(ask)}
                 seen = self._moment() | best | {"faults": self._faults("polymarket"), "token": token}
-                seen["is_told"] = is_told
+                seen |= {"is_told": is_told, "age_s": venue.now().timestamp() - market.moved_ms / 1000.0}
                 seen |= _levels_of(venue.state, market, token)
                 self.books.setdefault((market.condition, leg), []).append(seen)
 
@@ -401,9 +476,10 @@ class WorldRecord:
     def _outcomes(self) -> Iterator[tuple[str, str, Fact]]:
         """Yield name, reference and outcome of yes-or-no questions: what YES pays, and what was said when."""
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
-            if market.type == "BINARY" and market.resolution in _ENDS:
+            share = market.resolution_prob if market.resolution == "MKT" else _ENDS.get(market.resolution)
+            if market.type == "BINARY" and share is not None:
                 name = f"manifold:{market.id}"
-                yield name, name, {"yes": _ENDS[market.resolution]}
+                yield name, name, {"yes": share}
         for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
             if not other.neg_risk and other.payouts is not None and any(other.payouts):
                 name = f"polymarket:{other.condition}"
@@ -423,7 +499,9 @@ class WorldRecord:
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
             was_undone = f"manifold:{market.id}" in undone
             if not market.answers:
-                yield from _ending(market.id, market.resolution, market.resolution_time, was_undone=was_undone)
+                share = market.resolution_prob if market.resolution == "MKT" else None
+                at = market.resolution_time
+                yield from _ending(market.id, market.resolution, at, was_undone=was_undone, share=share)
             for answer in market.answers:
                 # Of answers that are decided together the one that the market names pays 1.
                 whole = market.resolution in {None, "CANCEL"}
@@ -465,10 +543,11 @@ class WorldRecord:
         if exchange is None:
             return
         for other in exchange.state.markets.values():
-            groups = {"event": other.event if other.neg_risk else "", "creator": ""}
+            groups: Fact = {"event": other.event if other.neg_risk else "", "creator": ""}
             groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
             fees = None if other.fees is None else (float(other.fees.rate), float(other.fees.exponent))
-            yield other.condition, {**groups, "question": f"polymarket:{other.condition}", "fees": fees}
+            groups |= {"question": f"polymarket:{other.condition}", "fees": fees, "delay_s": float(other.delay_s)}
+            yield other.condition, groups
 
 
 def _levels_of(state: FakePolymarketState, market: FakePolymarketMarket, token: str) -> Fact:
@@ -492,12 +571,12 @@ def _average_of(bids: Iterable[tuple[float, float]], shares: float) -> float:
 
 
 def _ending(
-    contract: str, resolution: str | None, at: int | None, *, was_undone: bool
+    contract: str, resolution: str | None, at: int | None, *, was_undone: bool, share: float | None = None
 ) -> Iterator[tuple[tuple[str, str], Fact]]:
     """Yield how a contract of Manifold ended; an end that is neither YES nor NO nor called off may pay anything."""
-    is_known = resolution in {*_ENDS, "CANCEL"}
+    is_known = resolution in {*_ENDS, "CANCEL"} or share is not None
     if at is not None or was_undone:
-        ending: Fact = {"yes": _ENDS.get(resolution), "since": None if at is None else _moment_of(at)}
+        ending: Fact = {"yes": _ENDS.get(resolution, share), "since": None if at is None else _moment_of(at)}
         yield ("manifold", contract), ending | {"was_undone": was_undone or not is_known}
 
 

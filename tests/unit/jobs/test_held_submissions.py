@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -108,6 +109,22 @@ async def test_credentials_that_failed_are_proved_again_after_a_resume(office: S
     await office.jobs_fixture.clock.advance(1)
     await office.ask(ResumeSubmissions)
     assert (await trading_fixture.submit(), asked) == ("1 planned, 0 held, 1 acknowledged", ["proved"])
+
+
+async def test_a_clock_that_was_set_holds_what_the_next_pass_decides_until_it_is_right(
+    office: SignedRequestFixture,
+) -> None:
+    trading_fixture, ahead_s = office.trading_fixture, [0.2]
+    parts = replace(preparing(trading_fixture, trading_fixture.readiness), clock_skew=lambda: ahead_s[-1])
+    trading_fixture.look = partial(refresh_readiness, parts)
+    await office.ask(ArmVenue, **ARM)
+    await check_readiness(parts)
+    ahead_s.append(60.0)
+    await trading_fixture.forecast("rain")
+    assert await trading_fixture.submit() == "0 planned, 1 held, 0 acknowledged"
+    ahead_s.append(0.2)
+    await office.jobs_fixture.clock.advance(601)
+    assert await trading_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
 
 
 async def test_a_new_run_asks_about_everything_that_is_held_and_no_later_pass_does(

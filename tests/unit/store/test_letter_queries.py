@@ -6,12 +6,13 @@ from datetime import timedelta
 import pytest
 
 from bot.core.forecasts import Trial, TrialEnd
+from bot.core.orders import Account
 from bot.store.health_queries import count_in_doubt, find_closed_venues, read_job_histories, read_recent_trials
 from bot.store.letter_queries import has_forecast_before, read_week
 from tests.unit.store.conftest import NOON, LedgerFixture
 from tests.unit.store.test_scores import score_all
 
-DAY = timedelta(days=1)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
 async def test_the_week_of_a_ledger(ledger_fixture: LedgerFixture, make_step: object) -> None:
@@ -87,3 +88,13 @@ async def test_a_venue_is_closed_once_its_last_question_closed(ledger_fixture: L
     await ledger_fixture.ask("fog", closes_at=None)
     assert await closed(3) == []
     assert await read(count_in_doubt) == {}
+
+
+async def test_what_was_deposited_in_a_week_is_no_gain_of_it(ledger_fixture: LedgerFixture) -> None:
+    moments = [(NOON - 3 * HOUR, 100.0), (NOON - 2 * HOUR, 160.0), (NOON - HOUR, 160.0)]
+    for at, cash in moments:
+        account = Account(at=at, currency="COIN", cash=cash)
+        await ledger_fixture.ledger.readings.add("lantern", "us", account, paper=False)
+    readers = ledger_fixture.ledger.events.readers
+    [one] = (await readers.run(lambda database: read_week(database, NOON - DAY, explained=1))).gains
+    assert (one.venue, one.worth, one.gained) == ("lantern", 160.0, 0.0)

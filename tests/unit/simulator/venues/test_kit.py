@@ -106,6 +106,7 @@ async def test_in_process_a_dropped_or_refused_request_raises() -> None:
         (FaultDetails(fault=RequestFault.ERROR_AFTER), 502, 1),
         (FaultDetails(fault=RequestFault.PAGE_BEFORE), 200, 0),
         (FaultDetails(fault=RequestFault.PAGE_AFTER), 200, 1),
+        (FaultDetails(fault=RequestFault.PAGE_AFTER, page_status=503), 503, 1),
         (FaultDetails(fault=RequestFault.SLOW, wait_s=0.0), 201, 1),
     ],
     ids=lambda value: value.fault.value if isinstance(value, FaultDetails) else str(value),
