@@ -287,12 +287,18 @@ _SELECT_FILLS = f"""
 where {_INTENT_OF_ACCOUNT}
 order by f.at, i.seq, f.reference
 """
-_SELECT_OPEN_FILLS = f"""
-{_FILL_COLUMNS} {_INTENTS_OF_OPEN_MARKETS}
+_SELECT_OPEN_FILLS, _SELECT_FILLS_OF_REFS = (
+    f"""
+{_FILL_COLUMNS} {intents}
   cross join fill f on f.intent = i.id cross join forecast p on p.id = i.forecast
-where {_INTENT_OF_ACCOUNT} and (:refs is null or m.ref in (select value from json_each(:refs)))
+where {_INTENT_OF_ACCOUNT}
 order by f.at, i.seq, f.reference
 """
+    for intents in (
+        _INTENTS_OF_OPEN_MARKETS,
+        "from json_each(:refs) m cross join intent i indexed by intent_by_question on i.ref = m.value",
+    )
+)
 _SELECT_COMMENT_FEES = f"""
 select i.changed_at, i.cost from intent i
 where {_INTENT_OF_ACCOUNT} and i.action = 'comment' and i.state = 'acked' and i.cost > 0
@@ -462,8 +468,9 @@ def _open_trades(
     database: Database, key: AccountKey, refs: Sequence[str] | None = None
 ) -> tuple[list[TradeFill], list[SharePayout]]:
     """Return the fills and payouts of the open markets of an account, or of those of some questions."""
-    values = {**key.values, "refs": None if refs is None else to_json_list(refs)}
-    fills = [_trade_fill(*row) for row in database.execute(_SELECT_OPEN_FILLS, values)]
+    sql = _SELECT_OPEN_FILLS if refs is None else _SELECT_FILLS_OF_REFS
+    values = {**key.values, "refs": to_json_list(refs or ())}
+    fills = [_trade_fill(*row) for row in database.execute(sql, values)]
     asked = {**key.values, "contracts": to_json_list({one.contract for one in fills})}
     return fills, [_share_payout(*row) for row in database.execute(_PAYOUTS_OF_CONTRACTS, asked)]
 

@@ -24,13 +24,16 @@ from bot.core.clock import SystemClock
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE, paper_book_path
 from bot.store.accounts import AccountKey
 from bot.store.cost_totals import forget_cost_totals
+from bot.store.database import open_writer
 from bot.store.evidence import evidence_path
 from bot.store.ledger import LEDGER_FILE, open_ledger, open_read_only
+from bot.store.market_totals import fill_open_markets
 from bot.store.schema_views import IS_RESOLVED
 from bot.store.submission_queries import read_paper_outcomes
 from bot.web.app import create_web_app
 from bot.web.watched_state import WatchedState
 from tests.grown_ledger import ACCOUNT, NOW, GrownLedger, grow_ledger
+from tests.ledger_checks import copy_databases
 
 # What grows with every forecast.
 LARGE = (
@@ -214,6 +217,47 @@ async def test_jobs_of_a_trading_account_read_no_large_table_from_end_to_end(
     statements = [sql for sql in traced if READ.match(sql)]
     assert len(statements) > 6
     assert list(full_scans(grown.path, statements)) == []
+
+
+@pytest.mark.timeout(300)
+async def test_to_close_a_market_does_not_read_the_others_that_are_open(
+    few_and_many: tuple[GrownLedger, GrownLedger], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the update that opened the markets of all years, one pass closes them."""
+    copies = [open_all_markets(grown, tmp_path / str(grown.questions)) for grown in few_and_many]
+    few, many = [await count_steps_to_close(copy, monkeypatch) for copy in copies]
+    assert 0 < many < 1.3 * few
+
+
+def open_all_markets(grown: GrownLedger, folder: Path) -> Path:
+    """Return a copy of a ledger in which all markets are open."""
+    folder.mkdir(mode=0o700)
+    copy_databases(grown.path, copy := folder / LEDGER_FILE)
+    with closing(open_writer(copy)) as database:
+        for table in ("closed_market", "open_market"):
+            database.execute(f"delete from {table}")  # noqa: S608 - names of ours
+        fill_open_markets(database)
+    return copy
+
+
+async def count_steps_to_close(ledger_path: Path, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Close the markets that are over; return the steps of SQLite's machine for each of them."""
+    steps, connect = [0], sqlite3.connect
+
+    def count() -> None:
+        steps[0] += STEPS_COUNTED
+
+    def connect_counting(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.set_progress_handler(count, STEPS_COUNTED)
+        return connection
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", connect_counting)
+        async with open_ledger(ledger_path, now=NOW) as ledger:
+            key, steps[0] = AccountKey(venue="lantern", account=ACCOUNT, paper=True), 0
+            closed = await ledger.profits.close_markets(key, now=NOW, redeems=False)
+            return steps[0] / closed
 
 
 def test_a_trigger_reads_no_large_table_from_end_to_end(grown: GrownLedger) -> None:
