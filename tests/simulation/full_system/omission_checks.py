@@ -93,6 +93,11 @@ select i.id, i.ref, i.venue, i.changed_at, q.closes_at,
 from intent i join question q on q.ref = i.ref
 where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
 """
+_IN_DOUBT = """
+select a.started_at, coalesce(a.settled_at, '9999-12-31T00:00:00Z') as settled_at from attempt a
+join intent i on i.id = a.intent where i.ref = :ref and i.action = 'forecast'
+  and (a.settled_at is null or julianday(a.settled_at) > julianday(a.started_at, '+1 minute'))
+"""
 _APPROVED = """
 select a.forecast, a.venue, f.ref, a.answered_at, a.expires_at, q.closes_at,
   (select min(d.at) from decision d where d.forecast = a.forecast and d.at > a.answered_at) as decided_at,
@@ -273,7 +278,10 @@ class OmissionChecks:
             is_quiet = self._is_armed(row["venue"], since, format_timestamp(until))
             if row["ref"] in self.locked or not is_quiet or self._is_stopped(row["venue"], since, until):
                 continue
-            if (count := self._passes_between("submit", since, until)) > 1:
+            # A newer forecast that may have arrived is the one that is commented on, once that is known.
+            doubts = [(one["started_at"], one["settled_at"]) for one in read_rows(self.ledger, _IN_DOUBT, row)]
+            passes = self._list_passes("submit", since, until)
+            if (count := sum(not any(_overlaps(one, *doubt) for doubt in doubts) for one in passes)) > 1:
                 what = f"the forecast of {row['ref']} that arrived by {since}"
                 yield f"omission: {what} was commented on at {row['commented_at']}, {count} passes did not"
 
