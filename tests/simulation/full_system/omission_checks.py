@@ -144,7 +144,8 @@ class OmissionChecks:
 
     ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock, ``locked``
     the questions that were ever locked, ``acts`` what people did, and ``closed`` from when until when each question was
-    closed at its venue. ``accounts`` are those of venues at the moments at which they were read.
+    closed at its venue. ``accounts`` are those of venues at the moments at which they were read, and
+    ``spoilt`` says when an answer of a venue may not have been what was true.
     """
 
     ledger: Path
@@ -155,6 +156,7 @@ class OmissionChecks:
     acts: Sequence[Fact]
     closed: Mapping[str, Sequence[Sequence[datetime | None]]] = field(default_factory=dict)
     accounts: Sequence[Fact] = ()
+    spoilt: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say what was not done, or too late."""
@@ -182,10 +184,15 @@ class OmissionChecks:
     def _passes_between(self, job: str, since: datetime, until: datetime | None, *, open_venue: str = "") -> int:
         """Return how many passes began and ended in a time in which nobody set the clock.
 
-        Those that began while ``open_venue`` was halted are not counted.
+        Those that began while ``open_venue`` was halted, or that it answered badly, are not counted.
         """
         ended = self._list_passes(job, since, until)
-        return sum(not open_venue or not self._is_halted(open_venue, one.started_at, one.ended_at) for one in ended)
+        return sum(not open_venue or self._is_able(open_venue, one) for one in ended)
+
+    def _is_able(self, venue: str, one: JobPass) -> bool:
+        first, last = one.started_at - ONE_MOMENT, one.ended_at + ONE_MOMENT
+        is_spoilt = any(first <= at <= last for at in self.spoilt.get(venue, ()))
+        return not is_spoilt and not self._is_halted(venue, one.started_at, one.ended_at)
 
     def _list_passes(self, job: str, since: datetime, until: datetime | None) -> list[JobPass]:
         found = self._by_job[job]
@@ -281,7 +288,8 @@ class OmissionChecks:
             # A newer forecast that may have arrived is the one that is commented on, once that is known.
             doubts = [(one["started_at"], one["settled_at"]) for one in read_rows(self.ledger, _IN_DOUBT, row)]
             passes = self._list_passes("submit", since, until)
-            if (count := sum(not any(_overlaps(one, *doubt) for doubt in doubts) for one in passes)) > 1:
+            passes = [one for one in passes if not any(_overlaps(one, *doubt) for doubt in doubts)]
+            if (count := sum(not self._is_halted(row["venue"], one.started_at, one.ended_at) for one in passes)) > 1:
                 what = f"the forecast of {row['ref']} that arrived by {since}"
                 yield f"omission: {what} was commented on at {row['commented_at']}, {count} passes did not"
 

@@ -276,6 +276,10 @@ def test_what_did_not_arrive_is_sent_again(
         for number, (hours, end) in enumerate(tries)
     ]
     assert len(judge(tmp_path, *rows, passes=passed("submit", 1.0, 2.0, 3.5))) == count
+    # While the venue answers badly nothing can be read there.
+    (bad := tmp_path / "bad").mkdir()
+    spoilt = {"manifold": [moment(hours) for hours in (1.0, 2.0, 3.5)]}
+    assert judge(bad, *rows, passes=passed("submit", 1.0, 2.0, 3.5), spoilt=spoilt) == []
 
 
 # Stale after six hours, and an hour is left to renew it.
