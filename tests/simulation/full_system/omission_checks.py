@@ -93,6 +93,11 @@ select i.id, i.ref, i.venue, i.changed_at, q.closes_at,
 from intent i join question q on q.ref = i.ref
 where i.action = 'forecast' and i.state = 'acked' and i.venue = 'metaculus'
 """
+_IN_DOUBT = """
+select a.started_at, coalesce(a.settled_at, '9999-12-31T00:00:00Z') as settled_at from attempt a
+join intent i on i.id = a.intent where i.ref = :ref and i.action = 'forecast'
+  and (a.settled_at is null or julianday(a.settled_at) > julianday(a.started_at, '+1 minute'))
+"""
 _APPROVED = """
 select a.forecast, a.venue, f.ref, a.answered_at, a.expires_at, q.closes_at,
   (select min(d.at) from decision d where d.forecast = a.forecast and d.at > a.answered_at) as decided_at,
@@ -139,7 +144,8 @@ class OmissionChecks:
 
     ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock, ``locked``
     the questions that were ever locked, ``acts`` what people did, and ``closed`` from when until when each question was
-    closed at its venue. ``accounts`` are those of venues at the moments at which they were read.
+    closed at its venue. ``accounts`` are those of venues at the moments at which they were read, and
+    ``spoilt`` says when an answer of a venue may not have been what was true.
     """
 
     ledger: Path
@@ -150,6 +156,7 @@ class OmissionChecks:
     acts: Sequence[Fact]
     closed: Mapping[str, Sequence[Sequence[datetime | None]]] = field(default_factory=dict)
     accounts: Sequence[Fact] = ()
+    spoilt: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say what was not done, or too late."""
@@ -177,10 +184,15 @@ class OmissionChecks:
     def _passes_between(self, job: str, since: datetime, until: datetime | None, *, open_venue: str = "") -> int:
         """Return how many passes began and ended in a time in which nobody set the clock.
 
-        Those that began while ``open_venue`` was halted are not counted.
+        Those that began while ``open_venue`` was halted, or that it answered badly, are not counted.
         """
         ended = self._list_passes(job, since, until)
-        return sum(not open_venue or not self._is_halted(open_venue, one.started_at, one.ended_at) for one in ended)
+        return sum(not open_venue or self._is_able(open_venue, one) for one in ended)
+
+    def _is_able(self, venue: str, one: JobPass) -> bool:
+        first, last = one.started_at - ONE_MOMENT, one.ended_at + ONE_MOMENT
+        is_spoilt = any(first <= at <= last for at in self.spoilt.get(venue, ()))
+        return not is_spoilt and not self._is_halted(venue, one.started_at, one.ended_at)
 
     def _list_passes(self, job: str, since: datetime, until: datetime | None) -> list[JobPass]:
         found = self._by_job[job]
@@ -273,7 +285,11 @@ class OmissionChecks:
             is_quiet = self._is_armed(row["venue"], since, format_timestamp(until))
             if row["ref"] in self.locked or not is_quiet or self._is_stopped(row["venue"], since, until):
                 continue
-            if (count := self._passes_between("submit", since, until)) > 1:
+            # A newer forecast that may have arrived is the one that is commented on, once that is known.
+            doubts = [(one["started_at"], one["settled_at"]) for one in read_rows(self.ledger, _IN_DOUBT, row)]
+            passes = self._list_passes("submit", since, until)
+            passes = [one for one in passes if not any(_overlaps(one, *doubt) for doubt in doubts)]
+            if (count := sum(not self._is_halted(row["venue"], one.started_at, one.ended_at) for one in passes)) > 1:
                 what = f"the forecast of {row['ref']} that arrived by {since}"
                 yield f"omission: {what} was commented on at {row['commented_at']}, {count} passes did not"
 

@@ -415,7 +415,9 @@ class WorldReferee(WorldFacts):
             at = datetime.fromisoformat(row["planned_at"])
             books = self.facts["books"].get((order["contract"], order["leg"]), [])
             near = seen_around(books, at, before_s=PLANNED_S)
-            if near and (why := _wrong_price(order, near) or self._unfit_book(near)):
+            # What is sold needs bids alone.
+            unfit = self._unfit_book if order["side"] == "buy" else lambda _: None
+            if near and (why := _wrong_price(order, near) or unfit(near)):
                 yield f"referee: {row['id']}, {row['mode']}, planned at {row['planned_at']}, {why}"
 
     def _unfit_book(self, books: Sequence[Fact]) -> str | None:

@@ -69,12 +69,10 @@ where f.forecast_only = 1 and i.action in ('order', 'forecast')
 class RenewalChecks(OmissionChecks):
     """Judges one ledger by the passes of jobs that ended well, as ``OmissionChecks`` does.
 
-    ``prices`` are those that questions had at their venues since when, and ``spoilt`` says when an answer of a venue
-    may not have been what was true.
+    ``prices`` are those that questions had at their venues since when.
     """
 
     prices: Mapping[str, Sequence[tuple[datetime, Any]]] = field(default_factory=dict)
-    spoilt: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say which forecast was made for no reason, on an old price or text, or out of turn, and which was not."""

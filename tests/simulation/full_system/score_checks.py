@@ -206,8 +206,11 @@ def _choice_score(rule: str, shares: Mapping[str, float], option: str) -> float:
     """Return the value of a rule for a choice."""
     if rule == "choice brier":
         return sum((share - (name == option)) ** 2 for name, share in shares.items())
-    surprise = -math.log(max(shares[option], SMALLEST_CHANCE))
-    return surprise if rule == "choice log" else 100.0 * (1.0 - surprise / math.log(len(shares)))
+    share = max(shares[option], SMALLEST_CHANCE)
+    if rule == "choice log":
+        return -math.log(share)
+    # Metaculus accepts no option above 0.999 (docs/facts/metaculus.md).
+    return 100.0 * (1.0 + math.log(min(share, 1.0 - SMALLEST_CHANCE)) / math.log(len(shares)))
 
 
 def _curve_score(cdf: Sequence[float], shape: Mapping[str, Any], outcome: float) -> float:

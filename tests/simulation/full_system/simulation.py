@@ -475,9 +475,9 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         "clock_moves": schedule.clock_moves,
     }
     world: dict[str, Any] = {"locked": schedule.locked, "acts": facts["acts"], "closed": facts["closed"]}
+    world["spoilt"] = facts["spoilt"]
     omissions = OmissionChecks(**known, passes=passes, **world, accounts=facts["accounts"])
-    prices: dict[str, Any] = {"prices": facts["prices"], "spoilt": facts["spoilt"]}
-    renewals = RenewalChecks(**known, passes=passes, **world, **prices)
+    renewals = RenewalChecks(**known, passes=passes, **world, prices=facts["prices"])
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
     records = RecordChecks(

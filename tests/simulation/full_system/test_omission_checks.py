@@ -276,6 +276,10 @@ def test_what_did_not_arrive_is_sent_again(
         for number, (hours, end) in enumerate(tries)
     ]
     assert len(judge(tmp_path, *rows, passes=passed("submit", 1.0, 2.0, 3.5))) == count
+    # While the venue answers badly nothing can be read there.
+    (bad := tmp_path / "bad").mkdir()
+    spoilt = {"manifold": [moment(hours) for hours in (1.0, 2.0, 3.5)]}
+    assert judge(bad, *rows, passes=passed("submit", 1.0, 2.0, 3.5), spoilt=spoilt) == []
 
 
 # Stale after six hours, and an hour is left to renew it.
@@ -316,24 +320,25 @@ def test_a_stale_forecast_is_withdrawn(
 
 
 @pytest.mark.parametrize(
-    ("commented", "closes", "halted", "config", "count"),
+    ("commented", "closes", "halted", "config", "doubt", "count"),
     [
-        (1.5, 30.0, False, True, 0),
-        (None, 30.0, False, True, 1),
-        (3.6, 30.0, False, True, 1),
-        (-3.0, 30.0, False, True, 0),
-        (None, 2.5, False, True, 0),
-        (None, 30.0, True, True, 0),
-        (None, 30.0, False, False, 0),
+        (1.5, 30.0, False, True, 1.1, 0),
+        (None, 30.0, False, True, 1.1, 1),
+        (3.6, 30.0, False, True, 1.1, 1),
+        (3.6, 30.0, False, True, 3.1, 0),
+        (-3.0, 30.0, False, True, 1.1, 0),
+        (None, 2.5, False, True, 1.1, 0),
+        (None, 30.0, True, True, 1.1, 0),
+        (None, 30.0, False, False, 1.1, 0),
     ],
 )
 def test_a_forecast_is_followed_by_a_comment(
-    tmp_path: Path, commented: float | None, closes: float, *, halted: bool, config: bool, count: int
+    tmp_path: Path, commented: float | None, closes: float, *, halted: bool, config: bool, doubt: float, count: int
 ) -> None:
     ref, venue = "metaculus:7:8", {"mode": "live", "forecasters": ["drifter"], "comment": config}
     row = {"seq": 1, "id": "i", "ref": ref, "venue": "metaculus", "action": "forecast", "state": "acked"}
     rows: list[Any] = [("intent", {**row, "planned_at": at(0.9), "changed_at": at(1.0), "forecast": "f"})]
-    rows += [("attempt", {"intent": "i", "started_at": at(0.95)})]
+    rows += [("attempt", {"intent": "i", "started_at": at(0.95), "settled_at": at(doubt)})]
     rows += [("question", {"ref": ref, "venue": "metaculus", "version": "v", "closes_at": at(closes)})]
     rows += [("arm", {"venue": "metaculus", "armed_at": at(-9.0), "until": at(90.0)})]
     if commented is not None:

@@ -59,6 +59,7 @@ def shares(ash: float, elm: float) -> str:
         ("choice baseline", 36.90702464, 0),
         ("choice baseline", 50.0, 1),
         ("crowd choice log", 1.38629436, 0),
+        ("crowd choice baseline", -26.18595071, 0),
         ("crowd choice log", 0.69314718, 1),
     ],
 )

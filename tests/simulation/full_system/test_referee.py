@@ -137,6 +137,13 @@ def test_an_order_is_for_a_book_of_two_sides_that_moves(
     assert [words in one for one in found] == [True] * bool(words)
 
 
+def test_a_sale_needs_bids_alone() -> None:
+    books = {(SHIP, "no"): [{**moment(), "bid": 0.5, "ask": 0.65, "faults": 0, "age_s": 60.0}]}
+    for side, expected, count in (("buy", 0.65, 1), ("sell", 0.5, 0)):
+        found = judge({"intents": [intent(side=side, expected=expected)]}, books=books)
+        assert ["whose sides were" in one for one in found] == [True] * count
+
+
 def test_no_bet_meets_an_own_order() -> None:
     [found] = judge(self_trades=[("bet2", "bet1")])
     assert "bet2 of manifold was filled by an own order, bet1" in found
