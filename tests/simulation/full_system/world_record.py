@@ -162,7 +162,7 @@ class WorldRecord:
                 name: getattr(self, name)
                 for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed", "spoilt")
             },
-            "prices": {**self.prices, **dict(self._exchange_prices()), **dict(self._event_prices())},
+            "prices": {**self._bet_prices(), **dict(self._exchange_prices()), **dict(self._event_prices())},
             "disturbed": {name: {*venue.faults_met} for name, venue in self.bridges.all.items()},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -238,6 +238,16 @@ class WorldRecord:
         for name, venue in self.bridges.all.items():
             moments, count = self.spoilt.setdefault(name, []), venue.faults.injected.total()
             moments += [self.now()] * (count - len(moments))
+
+    def _bet_prices(self) -> dict[str, list[tuple[datetime, Price]]]:
+        """Return the prices that were noted, and those after bets between two looks, of which the stream tells."""
+        if self.bridges.manifold is None:
+            return self.prices
+        found, state = {ref: [*known] for ref, known in self.prices.items()}, self.bridges.manifold.state
+        for bet in state.bets.values():
+            if state.markets[bet.market].type == "BINARY" and bet.amount:
+                found.setdefault(f"manifold:{bet.market}", []).append((_moment_of(bet.created), bet.prob_after))
+        return {ref: sorted(known, key=itemgetter(0)) for ref, known in found.items()}
 
     def _event_prices(self) -> Iterator[tuple[str, list[tuple[datetime, Price]]]]:
         """Yield the middles of the books of the options of events since when."""
