@@ -267,7 +267,10 @@ class RenewalChecks(OmissionChecks):
                 if is_old and venue == "polymarket":
                     continue
                 values += [value for _, value in history] if is_old else []
-                if not any(_is_price(row, one) for one in values) and not self._has_clock_moved(at, seen):
+                # While somebody trades level by level, the middle of a book passes what is between.
+                is_between = row["probability"] is not None and _is_between(row["probability"], values)
+                is_right = any(_is_price(row, one) for one in values) or (venue == "polymarket" and is_between)
+                if not is_right and not self._has_clock_moved(at, seen):
                     said = row["probability"] if row["body"] is None else row["body"]
                     yield f"renewal: the price of {ref} of {at} is {said} on record, and was {values[-2:]}"
             yield from self._missed_price(ref, rows, history)
@@ -351,6 +354,11 @@ def _prices_between(history: Sequence[tuple[datetime, Any]], since: datetime, un
     """Return the prices that a question had in a time, the first of them that was in force when it began."""
     before = [value for at, value in history if at <= since][-1:]
     return [*before, *(value for at, value in history if since < at <= until)]
+
+
+def _is_between(said: float, values: Sequence[Any]) -> bool:
+    numbers = [one for one in values if isinstance(one, float)]
+    return bool(numbers) and min(numbers) <= said <= max(numbers)
 
 
 def _is_price(row: Row, value: Any) -> bool:

@@ -553,11 +553,11 @@ class WorldRecord:
         if exchange is None:
             return
         for other in exchange.state.markets.values():
-            groups: Fact = {"event": other.event if other.neg_risk else "", "creator": ""}
-            groups["category"] = (exchange.state.events[other.event].tags or ("",))[0]
+            found: Fact = {"event": other.event if other.neg_risk else "", "creator": ""}
+            found["category"] = (exchange.state.events[other.event].tags or ("",))[0]
             fees = None if other.fees is None else (float(other.fees.rate), float(other.fees.exponent))
-            groups |= {"question": f"polymarket:{other.condition}", "fees": fees, "delay_s": float(other.delay_s)}
-            yield other.condition, groups
+            found |= {"question": f"polymarket:{other.condition}", "fees": fees, "delay_s": float(other.delay_s)}
+            yield other.condition, found
 
 
 def _levels_of(state: FakePolymarketState, market: FakePolymarketMarket, token: str) -> Fact:
