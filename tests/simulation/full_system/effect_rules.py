@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.full_system.account_values import PASS_S, position_worth
-from tests.simulation.full_system.referee import CENT, bill_usd
+from tests.simulation.full_system.referee import CENT, UNDER_WAY_S, bill_usd
 from tests.simulation.full_system.referee_facts import CLOCK_SET, Fact, WorldFacts
 
 # A share of a fee that is rounded, on a tenth of a share; a fraction of a millionth of a unit of money.
@@ -37,6 +37,12 @@ LEAST_SAID, MOST_SAID = 0.001, 0.999
 LEAST_CHANCE = 1e-4
 # The steps of a forecaster of the simulation; beliefs carry rounding.
 STEPS, BELIEF_SLACK = (1, 2, 3), 1e-6
+# A clock may be off by so much: venues refuse what has another time.
+MOST_AHEAD_S, ONE_MOMENT_S = 30.0, 2.0
+# An order at the exchange may end a minute before what is set.
+EARLY_S = 60.0
+# For how long orders rest, where the configuration says nothing else.
+ORDER_LIFETIME_S: Mapping[str, float] = {"manifold": 60.0, "polymarket": 3_600.0}
 # A forecast is made, and taken back, at Metaculus with these requests.
 FORECAST, WITHDRAW = "/api/questions/forecast/", "/api/questions/withdraw/"
 # By so much a sum of shares is rounded, and so far from what was forecast a valid curve may be.
@@ -97,6 +103,10 @@ class EffectReferee(WorldFacts):
 
     def violations(self) -> Iterator[str]:
         """Say what must not have been."""
+        for write in [one for one in self.facts["writes"] if one["kind"] != "cancel"]:
+            table = self.venue_table(self.era_at(write["at_s"])["config"], write["venue"])
+            for why in (*self._clock_objections(write), *self._lifetime_objections(write, table)):
+                yield f"referee: {self.describe(write)}, and {why}"
         yield from self._sales()
         yield from self._missed_exits()
         yield from self._approved_writes()
@@ -112,6 +122,31 @@ class EffectReferee(WorldFacts):
 
     def _setting(self, section: str, name: str, default: float) -> list[float]:
         return [era["config"].get(section, {}).get(name, default) for era in self.facts["eras"]]
+
+    def _clock_objections(self, write: Fact) -> Iterator[str]:
+        """Nothing is sent while the clock is not that of the venues (docs/operations.md#disk-and-clock)."""
+        first = self.facts["eras"][0]
+        ahead_s = (write["clock"] - first["clock"]).total_seconds() - (write["at_s"] - first["at_s"])
+        moves = [act["at_s"] for act in self.facts["acts"] if act["kind"] == "clock moved"]
+        since = max((at_s for at_s in moves if at_s <= write["at_s"]), default=write["at_s"])
+        if abs(ahead_s) > MOST_AHEAD_S and write["at_s"] - since > UNDER_WAY_S and write["kind"] != "login":
+            yield f"the clock was {ahead_s:+.0f} s ahead since {since:.0f} s"
+
+    def _lifetime_objections(self, write: Fact, table: Fact) -> Iterator[str]:
+        """What rests does so for as long as is set: it was made at most some minutes before it arrived."""
+        settings, body = table.get("settings", {}), write["body"] if isinstance(write["body"], dict) else {}
+        lasts_s: float | None = None
+        if write["venue"] == "manifold" and body.get("expiresAt"):
+            lasts_s = body["expiresAt"] / 1000.0 - write["clock"].timestamp()
+        elif body.get("orderType") == "GTD":
+            # The exchange ends it a minute before its expiry.
+            lasts_s = float(body["order"]["expiration"]) - 60.0 - write["clock"].timestamp()
+        if lasts_s is None or self.is_clock_set(write["clock"]):
+            return
+        wanted = settings.get("order_lifetime_s", ORDER_LIFETIME_S[write["venue"]])
+        early = EARLY_S if write["venue"] == "polymarket" else 0.0
+        if not wanted - early - UNDER_WAY_S <= lasts_s <= wanted + ONE_MOMENT_S:
+            yield f"it would rest for {lasts_s:.0f} s more, {wanted:g} s are set"
 
     def _sales(self) -> Iterator[str]:
         """What is sold for a belief brings, after fees, at least what it is worth by that belief."""

@@ -65,8 +65,6 @@ select d.id, f.ref, q.venue, q.closes_at, f.forecaster, d.at, d.until, d.why,
 from decision d join forecast f on f.id = d.forecast join question q on q.ref = f.ref
 where d.verdict = 'hold'
 """
-
-
 # What was sent alone and provably did not arrive, with when it was sent again.
 _NOT_ARRIVED = """
 select i.id, i.ref, i.venue, i.action, i.state, i.changed_at, a.settled_at,
@@ -416,24 +414,11 @@ class OmissionChecks:
         for row in read_rows(self.ledger, _RUNS):
             runs[row["ref"], row["forecaster"]].append(row)
         for rows in runs.values():
-            yield from self._renewed_after_close(rows)
             for row, after in zip(rows, [*rows[1:], None], strict=True):
                 if row["state"] == "done" and row["closes_at"] is not None and not self._is_left_out(row):
                     yield from self._late_renewal(row, after)
                 if row["state"] == "failed" and row["closes_at"] is not None and not self._is_left_out(row):
                     yield from self._late_retry(row, after)
-
-    def _renewed_after_close(self, rows: Sequence[Row]) -> Iterator[str]:
-        """What has an answer is not forecast again once its question has closed, whatever it was put off for."""
-        has_answer = False
-        for row in rows:
-            started, closes = parse_timestamp(row["started_at"]), row["closes_at"] and parse_timestamp(row["closes_at"])
-            is_known = row["versions"] == 1 and row["as_of"] is None and not self._has_clock_moved(started, started)
-            is_asked = row["why"] == ASKED or row["forecast_only"]
-            if has_answer and is_known and not is_asked and closes and started > closes + ONE_MOMENT:
-                what = f"{row['ref']} was forecast again at {started} by {row['forecaster']}, {row['why']}"
-                yield f"omission: {what}, and closed at {closes}"
-            has_answer |= row["state"] == "done" and not row["forecast_only"]
 
     def _forecast_after_close(self) -> Iterator[str]:
         """What several lists of its venue did not have, because it is closed there, is not forecast unasked."""

@@ -18,7 +18,16 @@ from typing import Any
 from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.account_values import purchase_cost
-from tests.simulation.full_system.sizing_checks import purchase
+from tests.simulation.full_system.sizing_checks import (
+    PRICE_SLACK,
+    TakenLevel,
+    bounded_purchase,
+    pool_with_own,
+    rounded_levels,
+    taken_levels,
+    walk_book,
+    without_taken,
+)
 
 Fact = Mapping[str, Any]
 # The seconds after which an order on paper meets the market, where nobody set them.
@@ -26,7 +35,7 @@ DELAY_S = 2.0
 ONE_MOMENT, LONGEST_MOVE, LONGEST_SET = timedelta(seconds=2), timedelta(hours=1), timedelta(hours=14)
 # The market that an order meets is read within so long before the fill.
 READ_BEFORE = timedelta(seconds=90)
-PRICE_SLACK, CENT, MARK_SLACK = 1e-6, 0.01, 1e-4
+CENT, MARK_SLACK = 0.01, 1e-4
 # A mark is used again for five minutes.
 MARKED_WITHIN = timedelta(seconds=330)
 # Outcomes are paid after a delay, by a job that was killed once at most.
@@ -38,7 +47,7 @@ RESTING, SECOND = ("GTC", "GTD"), timedelta(seconds=1)
 # An order that meets the market at once does so within a minute after its delay; one that rests is looked at later.
 AT_ONCE = timedelta(seconds=60)
 # A fill is in millionths of shares, and what an order is left with is rounded with each of its parts.
-SAME_FILL, LEAST_TRADE = 1e-4, 1e-6
+SAME_FILL = 1e-4
 # Who is filled first at a price, where nobody set it; and with which setting a venue says when an outcome is paid.
 QUEUE = "neutral"
 SETTLES: Mapping[str, tuple[str, float]] = {
@@ -107,8 +116,6 @@ _RESTED = """
 select i.id, i.venue, i.ref, i.order_body, min(a.started_at) as started_at from intent i
 join attempt a on a.intent = i.id where i.mode = 'paper' and i.action = 'order' and i.state = 'acked' group by i.id
 """
-# A level of the one pool of a market, what it showed, and how much of it an own order took.
-_TakenLevel = tuple[tuple[str, float], float, float]
 _OPEN = "select count(*) as count from intent where mode = 'paper' and state not in ('acked', 'refused', 'superseded')"
 
 
@@ -266,7 +273,7 @@ class PaperChecks:
         parts: dict[str, list[Row]] = defaultdict(list)
         for row in read_rows(self.ledger, _ALL_FILLS):
             parts[row["id"]].append(row)
-        known: dict[str, list[_TakenLevel] | None] = defaultdict(list)
+        known: dict[str, list[TakenLevel] | None] = defaultdict(list)
         for rows in parts.values():
             order, at = json.loads(rows[0]["order_body"]), parse_timestamp(rows[0]["at"])
             contract, side = order["contract"], "asks" if order["side"] == "buy" else "bids"
@@ -276,7 +283,7 @@ class PaperChecks:
             fees = self.contracts.get(contract, {}).get("fees")
             shares, cash = sum(row["shares"] for row in rows), sum(row["cash"] for row in rows)
             books, taken = [one[side] for one in seen if side in one], known[contract]
-            left = [_without_taken(book, order, taken or ()) for book in books]
+            left = [without_taken(book, order, taken or ()) for book in books]
             full = [walk_book(book, order, order["shares"], fees) for book in left]
             same = [walk_book(book, order, shares, fees) for book in left]
             is_right = (
@@ -288,7 +295,7 @@ class PaperChecks:
                 what = f"{order['side']} {order['leg']} got {shares:.4f} for {cash:.4f} at {rows[0]['at']}"
                 near = ", ".join(f"{got:.4f} for {best:.4f}" for got, best in (same if taken is None else full)[-2:])
                 yield f"paper: {rows[0]['id']} on {rows[0]['ref']}: {what}, and by its book {near}"
-            found = _taken_levels(rows, order, books)
+            found = taken_levels(rows, order, books)
             known[contract] = None if taken is None or found is None else [*taken, *found]
 
     def _missed_trades(self) -> Iterator[str]:
@@ -335,7 +342,7 @@ class PaperChecks:
             queues = {table.get("paper_queue", QUEUE) for table in settings}
             arrived, side = started + self._delay(rows[0]["venue"]), "bids" if order["side"] == "buy" else "asks"
             seen = self._seen_then(order["contract"], order["leg"], started, arrived + READ_BEFORE)
-            sizes = {dict(_rounded(one[side])).get(round(order["limit"], 6), 0.0) for one in seen if side in one}
+            sizes = {dict(rounded_levels(one[side])).get(round(order["limit"], 6), 0.0) for one in seen if side in one}
             if len(queues) != 1 or len(sizes) != 1 or self._has_moved(parse_timestamp(rows[-1]["at"])):
                 continue
             got = sum(row["shares"] for row in rows)
@@ -535,78 +542,6 @@ def _lost_since(seen: Sequence[tuple[str, float]], begin: str, *, is_day: bool) 
     before, after = [value for at, value in seen if at <= begin], [value for at, value in seen if at > begin]
     began = (before[-1:] or after[:1]) if is_day else after
     return [max(0.0, max(began, default=value) - value) for _, value in seen[-LATEST:]]
-
-
-def pool_with_own(pool: tuple[float, float, float], own: float) -> tuple[float, float, float]:
-    """Return what a market maker has once it has sold so many shares of YES, or of NO where there are fewer than 0."""
-    yes, no, weight = pool
-    if abs(own) < LEAST_TRADE:
-        return pool
-    paid = purchase_cost(pool, "yes" if own > 0.0 else "no", abs(own))
-    return (yes + paid - max(own, 0.0), no + paid - max(-own, 0.0), weight)
-
-
-def bounded_purchase(pool: tuple[float, float, float], leg: str, stake: float, limit: float) -> tuple[float, float]:
-    """Return shares and cost of a purchase that ends where its stake is spent, or the price is at its limit."""
-    shares, price = purchase(pool, leg, stake)
-    if price <= limit:
-        return shares, stake
-    low, high = 0.0, stake
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if purchase(pool, leg, middle)[1] < limit else (low, middle)
-    return purchase(pool, leg, low)[0], low
-
-
-def walk_book(
-    levels: Sequence[tuple[float, float]], order: Fact, shares: float, fees: tuple[float, float] | None
-) -> tuple[float, float]:
-    """Return the shares, at most so many, that the levels within a limit give, and their cash with fees."""
-    sign, got, cash = (1.0 if order["side"] == "buy" else -1.0), 0.0, 0.0
-    rate, exponent = fees or (0.0, 1.0)
-    for price, size in levels:
-        if sign * (price - order["limit"]) > PRICE_SLACK:
-            break
-        part = min(size, shares - got)
-        got += part
-        cash -= sign * part * price + part * rate * (price * (1.0 - price)) ** exponent
-    return got, cash
-
-
-def _taken_levels(rows: Sequence[Row], order: Fact, books: Sequence[Any]) -> list[_TakenLevel] | None:
-    """Return what the fills of an order took, None where what it was shown is not one book."""
-    if not books or any(book != books[0] for book in books):
-        return None
-    shown = {round(price, 6): size for price, size in books[0]}
-    levels = [(_pool_level(order, row["price"]), shown.get(round(row["price"], 6)), row["shares"]) for row in rows]
-    found = [(level, size, taken) for level, size, taken in levels if size is not None]
-    return found if len(found) == len(levels) else None
-
-
-def _without_taken(
-    book: Sequence[tuple[float, float]], order: Fact, taken: Sequence[_TakenLevel]
-) -> list[tuple[float, float]]:
-    """Return what own orders have left of a book: what they took is gone while a level shows the same size."""
-    left = []
-    for price, size in book:
-        own = 0.0
-        for level, shown, part in reversed(taken):
-            if level == _pool_level(order, price):
-                if abs(shown - size) > LEAST_TRADE:
-                    break
-                own += part
-        left.append((price, max(size - own, 0.0)))
-    return [(price, size) for price, size in left if size > LEAST_TRADE]
-
-
-def _rounded(levels: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    return [(round(price, 6), size) for price, size in levels]
-
-
-def _pool_level(order: Fact, price: float) -> tuple[str, float]:
-    """Return the side and the price of the one pool of YES and NO that an order takes from."""
-    is_yes = order["leg"] == "yes"
-    return "asks" if is_yes is (order["side"] == "buy") else "bids", round(price if is_yes else 1.0 - price, 6)
 
 
 def _is_same_fill(got: tuple[float, float], wanted: tuple[float, float]) -> bool:

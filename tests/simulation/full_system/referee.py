@@ -69,12 +69,7 @@ CHANGED_MEANWHILE = (
 COMMENTED_S = 24 * 3_600.0 + 2 * 3_600.0
 # The widest and the oldest order book that is traded on, where the configuration says nothing else.
 MAX_SPREAD, MAX_BOOK_AGE_S = 0.1, 21_600.0
-# A clock may be off by so much: venues refuse what has another time.
-MOST_AHEAD_S, ONE_MOMENT_S = 30.0, 2.0
-# An order at the exchange may end a minute before what is set.
-EARLY_S = 60.0
-# For how long orders rest, where the configuration says nothing else.
-ORDER_LIFETIME_S: Mapping[str, float] = {"manifold": 60.0, "polymarket": 3_600.0}
+ONE_MOMENT_S = 2.0
 # Hours for which an approval is valid, where the configuration says nothing else.
 APPROVAL_H = 12.0
 # A request to close a position is refused when it is older, and its sale may take so long.
@@ -151,34 +146,7 @@ class WorldReferee(WorldFacts):
                 yield f"there was a {kind} at {halts[-1]['at_s']:.0f} s"
         yield from self._lock_objections(write)
         yield from self._close_objections(write, table)
-        yield from self._clock_objections(write)
         yield from (f"{name} is not open yet" for name in write.get("unopened", ()))
-        yield from self._lifetime_objections(write, table)
-
-    def _clock_objections(self, write: Fact) -> Iterator[str]:
-        """Nothing is sent while the clock is not that of the venues (docs/operations.md#disk-and-clock)."""
-        first = self.facts["eras"][0]
-        ahead_s = (write["clock"] - first["clock"]).total_seconds() - (write["at_s"] - first["at_s"])
-        moves = [act["at_s"] for act in self.facts["acts"] if act["kind"] == "clock moved"]
-        since = max((at_s for at_s in moves if at_s <= write["at_s"]), default=write["at_s"])
-        if abs(ahead_s) > MOST_AHEAD_S and write["at_s"] - since > UNDER_WAY_S and write["kind"] != "login":
-            yield f"the clock was {ahead_s:+.0f} s ahead since {since:.0f} s"
-
-    def _lifetime_objections(self, write: Fact, table: Fact) -> Iterator[str]:
-        """What rests does so for as long as is set: it was made at most some minutes before it arrived."""
-        settings, body = table.get("settings", {}), write["body"] if isinstance(write["body"], dict) else {}
-        lasts_s: float | None = None
-        if write["venue"] == "manifold" and body.get("expiresAt"):
-            lasts_s = body["expiresAt"] / 1000.0 - write["clock"].timestamp()
-        elif body.get("orderType") == "GTD":
-            # The exchange ends it a minute before its expiry.
-            lasts_s = float(body["order"]["expiration"]) - 60.0 - write["clock"].timestamp()
-        if lasts_s is None or self.is_clock_set(write["clock"]):
-            return
-        wanted = settings.get("order_lifetime_s", ORDER_LIFETIME_S[write["venue"]])
-        early = EARLY_S if write["venue"] == "polymarket" else 0.0
-        if not wanted - early - UNDER_WAY_S <= lasts_s <= wanted + ONE_MOMENT_S:
-            yield f"it would rest for {lasts_s:.0f} s more, {wanted:g} s are set"
 
     def _arms(self, write: Fact, table: Fact) -> list[Fact]:
         """Return the arm records that may be in force when a write arrives: the last one heard of, and newer ones."""

@@ -77,6 +77,7 @@ class RenewalChecks(OmissionChecks):
     def violations(self) -> Iterator[str]:
         """Say which forecast was made for no reason, on an old price or text, or out of turn, and which was not."""
         for rows in self._runs.values():
+            yield from self._renewed_after_close(rows)
             base: Row | None = None
             for row in rows:
                 if (why := self._wrong_reason_of(row, base)) is not None:
@@ -198,7 +199,19 @@ class RenewalChecks(OmissionChecks):
             return "the last one had no price"
         return None if any(abs(one - move) < ROUNDED for one in moves) else f"it had moved by {max(moves):.2f} at most"
 
-    # What had to be forecast again
+    # What had to be forecast again, and what had not
+
+    def _renewed_after_close(self, rows: Sequence[Row]) -> Iterator[str]:
+        """What has an answer is not forecast again once its question has closed, whatever it was put off for."""
+        has_answer = False
+        for row in rows:
+            started, closes = parse_timestamp(row["started_at"]), row["closes_at"] and parse_timestamp(row["closes_at"])
+            is_known = row["versions"] == 1 and row["as_of"] is None and not self._has_clock_moved(started, started)
+            is_asked = row["why"] == ASKED or row["forecast_only"]
+            if has_answer and is_known and not is_asked and closes and started > closes + ONE_MOMENT:
+                what = f"{row['ref']} was forecast again at {started} by {row['forecaster']}, {row['why']}"
+                yield f"renewal: {what}, and closed at {closes}"
+            has_answer |= row["state"] == "done" and not row["forecast_only"]
 
     def _late_answer(self, row: Row, after: Row | None) -> Iterator[str]:
         """A moved price and a changed text are answered by the next passes after the pass that found them."""

@@ -11,11 +11,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.account_values import purchase_cost
 
 Tables = Mapping[str, Any]
 Seen = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
@@ -42,6 +44,8 @@ STEP, SAME_SHARES = 0.01, 1e-4
 MIN_STAKE, ONE_CENT, ROUNDING = 1.0, 0.0101, 0.005
 # Orders of these types rest at their own price.
 RESTING = ("GTC", "GTD")
+# A trade of less is none.
+LEAST_TRADE = 1e-6
 # Fewer shares are none, and so many less or more may be sold than are computed here.
 LEAST_HELD, SOLD_SLACK = 1e-6, 0.011
 # A mark is the price without fees, and may be some minutes older than the plan.
@@ -476,3 +480,76 @@ def _worth(order: Mapping[str, Any], predictions: Mapping[str, Any]) -> float | 
     if yes is None:
         yes = prediction.get("probabilities", {}).get(order.get("option", ""))
     return None if yes is None else float(yes if order["leg"] == "yes" else 1.0 - yes)
+
+
+def pool_with_own(pool: tuple[float, float, float], own: float) -> tuple[float, float, float]:
+    """Return what a market maker has once it has sold so many shares of YES, or of NO where there are fewer than 0."""
+    yes, no, weight = pool
+    if abs(own) < LEAST_TRADE:
+        return pool
+    paid = purchase_cost(pool, "yes" if own > 0.0 else "no", abs(own))
+    return (yes + paid - max(own, 0.0), no + paid - max(-own, 0.0), weight)
+
+
+def bounded_purchase(pool: tuple[float, float, float], leg: str, stake: float, limit: float) -> tuple[float, float]:
+    """Return shares and cost of a purchase that ends where its stake is spent, or the price is at its limit."""
+    shares, price = purchase(pool, leg, stake)
+    if price <= limit:
+        return shares, stake
+    low, high = 0.0, stake
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if purchase(pool, leg, middle)[1] < limit else (low, middle)
+    return purchase(pool, leg, low)[0], low
+
+
+def walk_book(
+    levels: Sequence[tuple[float, float]], order: Tables, shares: float, fees: tuple[float, float] | None
+) -> tuple[float, float]:
+    """Return the shares, at most so many, that the levels within a limit give, and their cash with fees."""
+    sign, got, cash = (1.0 if order["side"] == "buy" else -1.0), 0.0, 0.0
+    rate, exponent = fees or (0.0, 1.0)
+    for price, size in levels:
+        if sign * (price - order["limit"]) > PRICE_SLACK:
+            break
+        part = min(size, shares - got)
+        got += part
+        cash -= sign * part * price + part * rate * (price * (1.0 - price)) ** exponent
+    return got, cash
+
+
+# A level of the one pool of a market, what it showed, and how much of it an own order took.
+TakenLevel = tuple[tuple[str, float], float, float]
+
+
+def taken_levels(rows: Sequence[Row], order: Tables, books: Sequence[Any]) -> list[TakenLevel] | None:
+    """Return what the fills of an order took, None where what it was shown is not one book."""
+    if not books or any(book != books[0] for book in books):
+        return None
+    shown = {round(price, 6): size for price, size in books[0]}
+    levels = [(pool_level(order, row["price"]), shown.get(round(row["price"], 6)), row["shares"]) for row in rows]
+    found = [(level, size, taken) for level, size, taken in levels if size is not None]
+    return found if len(found) == len(levels) else None
+
+
+def without_taken(
+    book: Sequence[tuple[float, float]], order: Tables, taken: Sequence[TakenLevel]
+) -> list[tuple[float, float]]:
+    """Return what own orders have left of a book: what they took is gone while a level shows the same size."""
+    left = []
+    for price, size in book:
+        mine = [(shown, part) for level, shown, part in reversed(taken) if level == pool_level(order, price)]
+        same = takewhile(lambda one, size=size: abs(one[0] - size) <= LEAST_TRADE, mine)
+        left.append((price, size - sum(part for _, part in same)))
+    return [(price, size) for price, size in left if size > LEAST_TRADE]
+
+
+def rounded_levels(levels: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return levels whose prices can be looked up."""
+    return [(round(price, 6), size) for price, size in levels]
+
+
+def pool_level(order: Tables, price: float) -> tuple[str, float]:
+    """Return the side and the price of the one pool of YES and NO that an order takes from."""
+    is_yes = order["leg"] == "yes"
+    return "asks" if is_yes is (order["side"] == "buy") else "bids", round(price if is_yes else 1.0 - price, 6)

@@ -261,6 +261,7 @@ def test_a_forecast_is_withdrawn_once(paths: tuple[str, ...], disturbed: tuple[i
         {
             **moment(60.0 * number),
             "venue": "metaculus",
+            "kind": "write",
             "number": number,
             "path": f"/api/questions/{path}/",
             "body": [{"question": 7, **({"probability_yes": 0.5} if path == "forecast" else {})}],
@@ -270,3 +271,34 @@ def test_a_forecast_is_withdrawn_once(paths: tuple[str, ...], disturbed: tuple[i
     tables = {"venues": {"metaculus": {"mode": "live"}}}
     said = {"ref": "metaculus:1:7", "predictions": json.dumps({"t": {"probability": 0.5}})}
     assert len(judge({"said": [said]}, writes=writes, disturbed={"metaculus": {*disturbed}}, config=tables)) == wrong
+
+
+@pytest.mark.parametrize(("ahead_s", "since_s", "count"), [(0.0, 900.0, 0), (3600.0, 900.0, 1), (3600.0, 60.0, 0)])
+def test_nothing_is_sent_while_the_clock_is_wrong(ahead_s: float, since_s: float, count: int) -> None:
+    sent = {"venue": "polymarket", "kind": "write", "path": "/order", "body": {}, "number": 1, **moment()}
+    sent["clock"] = NOON + timedelta(seconds=ahead_s)
+    moved = {"kind": "clock moved", "venue": None, **moment(-since_s)}
+    found = judge(acts=[moved], writes=[sent])
+    assert [f"ahead since {NOON_S - since_s:.0f} s" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("name", "lasts_s", "count"),
+    [
+        ("manifold", 600.0, 0),
+        ("manifold", 490.0, 0),
+        ("manifold", 700.0, 1),
+        ("manifold", 400.0, 1),
+        ("polymarket", 660.0, 0),
+        ("polymarket", 720.0, 1),
+        ("polymarket", 400.0, 1),
+    ],
+)
+def test_an_order_rests_for_as_long_as_is_set(name: str, lasts_s: float, count: int) -> None:
+    ends_s = NOON.timestamp() + lasts_s
+    body: Fact = {"orderType": "GTD", "order": {"expiration": str(ends_s)}}
+    body = body if name == "polymarket" else {"expiresAt": 1000.0 * ends_s}
+    settings = {"venues": {name: {"mode": "live", "settings": {"order_lifetime_s": 600.0}}}}
+    sent = {"venue": name, "kind": "write", "path": "/order", "body": body, "number": 1, **moment()}
+    found = judge(config=settings, writes=[sent])
+    assert ["it would rest for" in one for one in found] == [True] * count

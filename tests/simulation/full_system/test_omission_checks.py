@@ -356,25 +356,6 @@ def test_a_forecast_is_followed_by_a_comment(
 
 
 @pytest.mark.parametrize(
-    ("first", "again", "why", "count"),
-    [
-        ("done", 7.0, "stale", 0),
-        ("done", 9.0, "stale", 1),
-        ("done", 9.0, "1 trial failed", 1),
-        ("failed", 9.0, "1 trial failed", 0),
-        ("done", 9.0, "asked for", 0),
-    ],
-)
-def test_what_has_an_answer_is_not_renewed_after_its_close(
-    tmp_path: Path, first: str, again: float, why: str, count: int
-) -> None:
-    ended = {"ended_at": at(0.1), "detail": why, "forecast_only": 0}
-    rows = [forecast(0.0, state=first, **ended), forecast(again, revision=2, why=why, forecast_only=0)]
-    found = judge(tmp_path, *rows, *question(8.0), passes=[])
-    assert ["was forecast again at" in one for one in found] == [True] * count
-
-
-@pytest.mark.parametrize(
     ("ran", "leg", "refused", "count"),
     [
         (1.02, "yes", False, 0),

@@ -111,14 +111,6 @@ def test_what_arrives_was_permitted_at_that_moment(acts: list[Fact], why: str) -
     assert (len(found), all(why in one for one in found)) == (bool(why), True)
 
 
-@pytest.mark.parametrize(("ahead_s", "since_s", "count"), [(0.0, 900.0, 0), (3600.0, 900.0, 1), (3600.0, 60.0, 0)])
-def test_nothing_is_sent_while_the_clock_is_wrong(ahead_s: float, since_s: float, count: int) -> None:
-    sent = {**write(), "questions": {}, "clock": NOON + timedelta(seconds=ahead_s)}
-    acts = [arm(until=NOON + timedelta(days=2)), act("clock moved", since_s)]
-    found = judge(acts=acts, writes=[sent])
-    assert [f"ahead since {NOON_S - since_s:.0f} s" in one for one in found] == [True] * count
-
-
 @pytest.mark.parametrize(
     ("bid", "ask", "age_s", "words"),
     [
@@ -154,28 +146,6 @@ def test_nothing_is_sent_for_a_question_before_it_opens() -> None:
     [found] = judge(acts=[arm()], writes=[{**write(), "unopened": ["metaculus:8"]}])
     assert found.endswith("and metaculus:8 is not open yet")
     assert judge(acts=[arm()], writes=[{**write(), "unopened": []}]) == []
-
-
-@pytest.mark.parametrize(
-    ("venue", "lasts_s", "count"),
-    [
-        ("manifold", 600.0, 0),
-        ("manifold", 490.0, 0),
-        ("manifold", 700.0, 1),
-        ("manifold", 400.0, 1),
-        ("polymarket", 660.0, 0),
-        ("polymarket", 720.0, 1),
-        ("polymarket", 400.0, 1),
-    ],
-)
-def test_an_order_rests_for_as_long_as_is_set(venue: str, lasts_s: float, count: int) -> None:
-    ends_s = NOON.timestamp() + lasts_s
-    body: Fact = {"orderType": "GTD", "order": {"expiration": str(ends_s)}}
-    body = body if venue == "polymarket" else {"expiresAt": 1000.0 * ends_s}
-    settings = {"venues": {venue: {"mode": "live", "settings": {"order_lifetime_s": 600.0}}}}
-    acts = [{**arm(config=settings), "venue": venue}]
-    found = judge(acts=acts, config=settings, writes=[{**write(), "questions": {}, "venue": venue, "body": body}])
-    assert ["it would rest for" in one for one in found] == [True] * count
 
 
 @pytest.mark.parametrize(
