@@ -163,7 +163,7 @@ def force_intent_state(database: Database, intent_id: str, state: IntentState, *
 def _write_state(
     database: Database, intent_id: str, states: tuple[IntentState, IntentState], *, detail: str, at: str
 ) -> None:
-    """Write the second of the states over the first one, with the sums of scores of what stands."""
+    """Write the second state over the first one, and keep the sums of scores of submitted forecasts right."""
     values = {"id": intent_id, "state": states[1].value, "detail": sanitize_text(detail), "at": at}
     was_at_stake, is_at_stake = (state in AT_STAKE_STATES for state in states)
     scored = [] if was_at_stake is is_at_stake else database.execute(_SCORED_OF_INTENT, [intent_id]).fetchall()
