@@ -24,7 +24,8 @@ from tests.simulation.full_system.referee_facts import Fact, WorldFacts
 CENT, ROUNDED = 0.005, 0.25
 # What was permitted when it was sent may be under way so long.
 UNDER_WAY_S = 120.0
-# What rests at a venue that is halted is cancelled, with answers that are lost and limits of pace, within so long.
+# What rests at a venue that is halted is cancelled, with answers that are lost and limits of pace, so long after the
+# first look at what people asked for.
 CANCELLED_S = 1_500.0
 # What an account has lost may be noticed with one of so many requests for it, and once a venue has lost too much by all
 # of them for so long, it has stopped.
@@ -95,7 +96,8 @@ class LossReferee(WorldFacts):
             for order in orders:
                 over_s = min(order.get("over_s", until_s), until_s)
                 is_same = self.era_at(halt["at_s"]) == self.era_at(over_s)
-                rested = order["effect_s"] < halt["at_s"] - UNDER_WAY_S and over_s > halt["at_s"] + CANCELLED_S
+                within_s = CANCELLED_S + self.era_at(over_s)["config"].get("daemon", {}).get("requests_every_s", 5.0)
+                rested = order["effect_s"] < halt["at_s"] - UNDER_WAY_S and over_s > halt["at_s"] + within_s
                 if rested and is_same and self.venue_table(self.era_at(over_s)["config"], venue)["mode"] != "paper":
                     what = f"rested until {over_s:.0f} s, although {venue} was halted at {halt['at_s']:.0f} s"
                     yield f"referee: {self.describe(order)}, and {what}"

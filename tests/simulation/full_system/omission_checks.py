@@ -98,6 +98,8 @@ join intent i on i.id = a.intent where i.ref = :ref and i.action = 'forecast'
 """
 _APPROVED = """
 select a.forecast, a.venue, f.ref, a.answered_at, a.expires_at, q.closes_at,
+  (select d.why from decision d where d.forecast = a.forecast and d.at <= a.answered_at
+    order by d.id desc limit 1) as why,
   (select min(d.at) from decision d where d.forecast = a.forecast and d.at > a.answered_at) as decided_at,
   (select min(g.made_at) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done'
     and g.revision > f.revision) as replaced_at
@@ -326,6 +328,9 @@ class OmissionChecks:
     def _approved_in_vain(self) -> Iterator[str]:
         """What a person approved is decided again by the next passes."""
         for row in read_rows(self.ledger, _APPROVED):
+            # What is held for another reason, such as a lock, waits for the end of that.
+            if not (row["why"] or "").startswith("waits for approval"):
+                continue
             answered = parse_timestamp(row["answered_at"])
             ends = [row[name] for name in ("decided_at", "replaced_at", "closes_at", "expires_at") if row[name]]
             until = min(map(parse_timestamp, ends))

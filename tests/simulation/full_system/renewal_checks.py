@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -208,7 +208,10 @@ class RenewalChecks(OmissionChecks):
             started, closes = parse_timestamp(row["started_at"]), row["closes_at"] and parse_timestamp(row["closes_at"])
             is_known = row["versions"] == 1 and row["as_of"] is None and not self._has_clock_moved(started, started)
             is_asked = row["why"] == ASKED or row["forecast_only"]
-            if has_answer and is_known and not is_asked and closes and started > closes + ONE_MOMENT:
+            # A venue may close a question early: that is known after the next list.
+            lists = self._by_job[f"discover {row['venue']}"]
+            is_listed = closes and any(closes <= one.started_at and one.ended_at < started for one in lists)
+            if has_answer and is_known and not is_asked and closes and is_listed:
                 what = f"{row['ref']} was forecast again at {started} by {row['forecaster']}, {row['why']}"
                 yield f"renewal: {what}, and closed at {closes}"
             has_answer |= row["state"] == "done" and not row["forecast_only"]
@@ -283,10 +286,16 @@ class RenewalChecks(OmissionChecks):
                 # While somebody trades level by level, the middle of a book passes what is between.
                 is_between = row["probability"] is not None and _is_between(row["probability"], values)
                 is_right = any(_is_price(row, one) for one in values) or (venue == "polymarket" and is_between)
-                if not is_right and not self._has_clock_moved(at, seen):
+                if not is_right and not self._is_clock_wrong(at, seen):
                     said = row["probability"] if row["body"] is None else row["body"]
                     yield f"renewal: the price of {ref} of {at} is {said} on record, and was {values[-2:]}"
             yield from self._missed_price(ref, rows, history)
+
+    def _is_clock_wrong(self, first: datetime, last: datetime) -> bool:
+        """Say whether the clock was wrong in a time: from one move to the next, which sets it right."""
+        ends = [*self.clock_moves[1::2], datetime.max.replace(tzinfo=UTC)]
+        wrong = zip(self.clock_moves[::2], ends, strict=False)
+        return self._has_clock_moved(first, last) or any(begin <= last and first <= end for begin, end in wrong)
 
     def _missed_price(self, ref: str, rows: Sequence[Row], history: Sequence[tuple[datetime, Any]]) -> Iterator[str]:
         venue, spans = ref.partition(":")[0], self.closed.get(ref, ())
@@ -304,7 +313,7 @@ class RenewalChecks(OmissionChecks):
             is_closed = any(begin is not None and begin <= until for begin, _ in spans)
             is_closed |= closes is not None and closes <= until
             is_spoilt = any(since <= moment <= until for moment in self.spoilt.get(venue, ()))
-            if not newest or len(values) != 1 or is_closed or is_spoilt or self._has_clock_moved(since, until):
+            if not newest or len(values) != 1 or is_closed or is_spoilt or self._is_clock_wrong(since, until):
                 continue
             if not _is_price(newest[0], values[0]) and ref not in self.locked:
                 what = f"is {values[0]}, and on record is that of {newest[0]['seen_at']}"

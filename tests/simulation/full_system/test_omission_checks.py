@@ -399,20 +399,21 @@ def test_what_people_permit_is_in_the_audit(
 
 
 @pytest.mark.parametrize(
-    ("decided", "expires", "acts", "count"),
+    ("decided", "expires", "why", "acts", "count"),
     [
-        (1.6, 9.0, [], 0),
-        (3.6, 9.0, [], 1),
-        (None, 9.0, [], 1),
-        (None, 1.2, [], 0),
-        (None, 9.0, [act("halt", 1.1, venue="manifold")], 0),
+        (1.6, 9.0, "waits for approval", [], 0),
+        (3.6, 9.0, "waits for approval", [], 1),
+        (3.6, 9.0, "locked: ada thinks about it", [], 0),
+        (None, 9.0, "waits for approval", [], 1),
+        (None, 1.2, "waits for approval", [], 0),
+        (None, 9.0, "waits for approval", [act("halt", 1.1, venue="manifold")], 0),
     ],
 )
 def test_what_was_approved_is_decided_again(
-    tmp_path: Path, decided: float | None, expires: float, acts: list[Values], count: int
+    tmp_path: Path, decided: float | None, expires: float, why: str, acts: list[Values], count: int
 ) -> None:
     asked = {"forecast": "f0.0", "venue": "manifold", "state": "approved", "answered_at": at(1.0)}
-    rows = [held("approve it", 0.2), ("approval", {**asked, "expires_at": at(expires)})]
+    rows = [held(why, 0.2), ("approval", {**asked, "expires_at": at(expires)})]
     rows += (
         [] if decided is None else [("decision", {"id": 2, "forecast": "f0.0", "at": at(decided), "verdict": "send"})]
     )

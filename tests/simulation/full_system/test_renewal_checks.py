@@ -234,18 +234,20 @@ def test_a_price_on_record_is_that_of_its_venue(
 
 
 @pytest.mark.parametrize(
-    ("first", "again", "why", "count"),
+    ("first", "again", "why", "listed", "count"),
     [
-        ("done", 7.0, "stale", 0),
-        ("done", 9.0, "stale", 1),
-        ("done", 9.0, "1 trial failed", 1),
-        ("failed", 9.0, "1 trial failed", 0),
-        ("done", 9.0, "asked for", 0),
+        ("done", 7.0, "stale", 8.5, 0),
+        ("done", 9.0, "stale", 8.5, 1),
+        ("done", 9.0, "stale", 7.5, 0),
+        ("done", 9.0, "1 trial failed", 8.5, 1),
+        ("failed", 9.0, "1 trial failed", 8.5, 0),
+        ("done", 9.0, "asked for", 8.5, 0),
     ],
 )
 def test_what_has_an_answer_is_not_renewed_after_its_close(
-    tmp_path: Path, first: str, again: float, why: str, count: int
+    tmp_path: Path, first: str, again: float, why: str, listed: float, count: int
 ) -> None:
     rows = [forecast(0.0, state=first), forecast(again, 2, why), *question(closes=8.0)]
-    found = [one for one in judge(tmp_path, rows) if "was forecast again at" in one]
+    judged = judge(tmp_path, rows, passed("discover manifold", listed))
+    found = [one for one in judged if "was forecast again at" in one]
     assert len(found) == count
