@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -539,8 +538,8 @@ def without_taken(
     left = []
     for price, size in book:
         mine = [(shown, part) for level, shown, part in reversed(taken) if level == pool_level(order, price)]
-        same = takewhile(lambda one, size=size: abs(one[0] - size) <= LEAST_TRADE, mine)
-        left.append((price, size - sum(part for _, part in same)))
+        changed = [place for place, (shown, _) in enumerate(mine) if abs(shown - size) > LEAST_TRADE]
+        left.append((price, size - sum(part for _, part in mine[: min(changed, default=len(mine))])))
     return [(price, size) for price, size in left if size > LEAST_TRADE]
 
 
