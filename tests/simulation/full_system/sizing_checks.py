@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -540,13 +538,9 @@ def without_taken(
     left = []
     for price, size in book:
         mine = [(shown, part) for level, shown, part in reversed(taken) if level == pool_level(order, price)]
-        same = takewhile(partial(_is_size, size), (shown for shown, _ in mine))
-        left.append((price, size - sum(part for _, (_, part) in zip(same, mine, strict=False))))
+        changed = [place for place, (shown, _) in enumerate(mine) if abs(shown - size) > LEAST_TRADE]
+        left.append((price, size - sum(part for _, part in mine[: min(changed, default=len(mine))])))
     return [(price, size) for price, size in left if size > LEAST_TRADE]
-
-
-def _is_size(size: float, shown: float) -> bool:
-    return abs(shown - size) <= LEAST_TRADE
 
 
 def rounded_levels(levels: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
