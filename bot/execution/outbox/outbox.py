@@ -404,6 +404,10 @@ class Outbox:
             for intent in interrupted:
                 at = self.clock.now()
                 await self.ledger.submissions.move_intent(intent.id, IntentState.UNKNOWN, detail=detail, at=at)
+                if intent.order is not None and intent.order.closing:
+                    # Who sold it would have reported it.
+                    text = f"{intent.order.closing}: order {intent.id} was being sent; {detail}; see: foxcast orders"
+                    await (self.alert or self._record_alert)(intent.ref.venue, text)
             return len(interrupted)
 
     def _account_lock(self, venue: str, account: str) -> asyncio.Lock:

@@ -514,6 +514,16 @@ async def test_a_sale_regardless_of_the_forecast_is_sent_though_the_question_cha
     assert await trading.outbox().flush() == acknowledged
 
 
+async def test_a_sale_whose_process_died_as_it_was_sent_is_reported(trading: OutboxFixture) -> None:
+    sale = await trading.plan(await trading.forecast(), side=OrderSide.SELL, closing="stop-loss: too little")
+    other = await trading.plan(await trading.forecast("snow"))
+    submissions, at = trading.jobs_fixture.ledger.submissions, trading.jobs_fixture.clock.now()
+    await submissions.begin_attempt([sale.id, other.id], at=at)
+    assert await trading.outbox().recover() == 2
+    [reported] = trading.alarms
+    assert reported.startswith(f"{VENUE}: stop-loss: too little: order {sale.id} was being sent")
+
+
 def count_readings(exchange: FaultyExchange) -> list[int]:
     """Return how many receipts each reading gives, as they are made."""
     readings: list[int] = []
