@@ -7,6 +7,7 @@ import asyncio
 import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,12 @@ async def test_a_renewed_token_is_tried_at_the_next_start(venue: FakeMetaculus, 
     assert len([path for path, _ in writes(venue) if path == FORECASTS]) == 1
 
 
+async def _wait_until(process: asyncio.subprocess.Process, is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        assert process.returncode is None
+        await asyncio.sleep(0.2)
+
+
 async def test_a_running_daemon_asks_again_once_a_person_resumes(venue: FakeMetaculus, tmp_path: Path) -> None:
     bot = venue.world.add_user("foxbot", token="f" * 40)
     venue.world.add_question("Will the lamp be lit?")
@@ -86,18 +93,17 @@ async def test_a_running_daemon_asks_again_once_a_person_resumes(venue: FakeMeta
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         process = await foxcast.start_command("run")
         try:
-            async with asyncio.timeout(100):
-                while "the credentials were refused" not in (await foxcast("status")).out:
-                    assert process.returncode is None
-                    await asyncio.sleep(0.5)
-                asked = len(venue.requests)
-                await asyncio.sleep(3)
-                assert len(venue.requests) == asked
-                bot.token = TOKEN
-                assert (await foxcast("resume", "metaculus")).code == 0
-                while not writes(venue):
-                    assert process.returncode is None
-                    await asyncio.sleep(0.2)
+            async with asyncio.timeout(60):
+                await _wait_until(process, lambda: bool(venue.requests))
+            await asyncio.sleep(2)
+            assert "the credentials were refused" in (await foxcast("status")).out
+            asked = len(venue.requests)
+            await asyncio.sleep(3)
+            assert len(venue.requests) == asked
+            bot.token = TOKEN
+            assert (await foxcast("resume", "metaculus")).code == 0
+            async with asyncio.timeout(60):
+                await _wait_until(process, lambda: bool(writes(venue)))
         finally:
             process.send_signal(signal.SIGTERM)
             _, err = await process.communicate()

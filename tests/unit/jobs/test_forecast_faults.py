@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import count
+from random import Random
 
 import pytest
 from structlog.testing import capture_logs
@@ -117,7 +118,9 @@ async def test_a_ledger_that_takes_nothing_any_more_ends_the_pass(jobs_fixture: 
     await jobs_fixture.ledger.events.writer.run(
         lambda database: database.execute("pragma max_page_count = 1").fetchone()
     )
-    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(lambda _: thought(0.4, "x" * 1_000_000))}
+    # Not even compressed does it fit into the free pages.
+    noise = Random(1).randbytes(500_000).hex()
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(lambda _: thought(0.4, noise))}
     with pytest.raises(StoreError, match="disk is full"):
         await _discover_and_forecast(jobs_fixture)
 
