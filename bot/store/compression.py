@@ -6,6 +6,9 @@ results of real length, 220 kB a forecast: level 6 takes 2.5 ms for 34.7 kB, LZM
 """
 
 import sys
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 # While a forecast runs, and once it has ended.
 FAST_LEVEL, THOROUGH_LEVEL = 1, 6
@@ -17,11 +20,8 @@ _XZ_MAGIC = b"\xfd7zXZ\x00"
 
 def compress_bytes(content: bytes, *, level: int) -> bytes:
     """Compress content at one of the levels above."""
-    if sys.version_info >= (3, 14):
-        from compression import zstd  # noqa: PLC0415 - commands that read no evidence need none
-    else:
-        from backports import zstd  # noqa: PLC0415 - as above
-    return zstd.compress(content, level)
+    packed: bytes = _load_zstandard().compress(content, level)
+    return packed
 
 
 def decompress_bytes(packed: bytes) -> bytes:
@@ -34,18 +34,22 @@ def decompress_bytes(packed: bytes) -> bytes:
 
 
 def _decompress_zstandard(packed: bytes) -> bytes:
-    if sys.version_info >= (3, 14):
-        from compression import zstd  # noqa: PLC0415 - as above
-    else:
-        from backports import zstd  # noqa: PLC0415 - as above
+    zstd = _load_zstandard()
     try:
-        return zstd.decompress(packed)
+        content: bytes = zstd.decompress(packed)
     except zstd.ZstdError as error:
         raise ValueError(str(error)) from error
+    return content
+
+
+@cache
+def _load_zstandard() -> Any:  # noqa: ANN401 - the module of the standard library, or the same for Python before 3.14
+    # Commands that read no evidence need none.
+    return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 
 def _decompress_earlier_form(packed: bytes) -> bytes:
-    import lzma  # noqa: PLC0415 - as above
+    import lzma  # noqa: PLC0415 - only old evidence needs them
     import zlib  # noqa: PLC0415 - as above
 
     try:
