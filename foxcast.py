@@ -19,6 +19,10 @@ def main() -> int:
     # Imports leave no garbage: searching for it took a tenth of the start. The command starts the collector again.
     gc.disable()
     use_own_packages()
+    from bot.core.light_imports import import_without  # noqa: PLC0415 - found only now
+
+    # It shows tracebacks in colour by rich, which takes 5 MB; ours are plain.
+    import_without("structlog", "rich")
     from bot.cli.main import main as run_command  # noqa: PLC0415 - found only now
 
     return run_command()

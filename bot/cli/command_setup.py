@@ -9,7 +9,6 @@ from typing import Any, TextIO, cast
 
 import structlog
 import typer
-from rich.console import Console
 from structlog.typing import EventDict
 from typer.core import TyperCommand
 
@@ -223,7 +222,14 @@ class _SafeTextFormatter(logging.Formatter):
 def _log_renderers(log_format: LogFormat) -> tuple[Any, ...]:
     if log_format is LogFormat.JSON:
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _redact_line
-    console = Console(stderr=True)
-    colours = console.is_terminal and not console.no_color
+    colours = sys.stderr.isatty() and _allows_colours()
     renderer = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
     return structlog.processors.format_exc_info, _escape_event, renderer, _redact_line
+
+
+def _allows_colours() -> bool:
+    # It takes 5 MB, which a daemon without a terminal does not need.
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console.is_terminal and not console.no_color

@@ -11,13 +11,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import structlog
 
 from bot.core.interfaces import Clock
 from bot.daemon.runner import ClockStep, DaemonLimits, ExitReason, HeartbeatRecord, JobRunner
-from bot.daemon.scheduler import JobScheduler
+
+if TYPE_CHECKING:
+    from bot.daemon.scheduler import JobScheduler
 
 log = structlog.get_logger(__name__)
 
@@ -160,7 +162,7 @@ class HeartbeatLoop:
     """Sends heartbeats from the scheduler, and checks the event loop; ``beat_count`` and ``check_count`` count both."""
 
     def __init__(
-        self, *, limits: DaemonLimits, runner: JobRunner, scheduler: JobScheduler, supervisor: SystemdNotifier
+        self, *, limits: DaemonLimits, runner: JobRunner, scheduler: "JobScheduler", supervisor: SystemdNotifier
     ) -> None:
         self.beat_count = 0
         self.check_count = 0

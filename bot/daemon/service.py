@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -24,8 +25,10 @@ from bot.daemon.runner import (
     VitalsRecorder,
     require_unique_names,
 )
-from bot.daemon.scheduler import JobScheduler
 from bot.jobs.job import DaemonJob
+
+if TYPE_CHECKING:
+    from bot.daemon.scheduler import JobScheduler
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +44,8 @@ async def run_daemon(
     event loop that hangs for ``abort_after_s`` ends the process with ``health.HUNG_EXIT_CODE`` after writing all stacks
     to stderr. Raises ValueError for two jobs of the same name.
     """
+    from bot.daemon.scheduler import JobScheduler  # noqa: PLC0415 - with APScheduler, which a single pass does not need
+
     require_unique_names([HEARTBEAT_JOB, *(job.name for job in jobs)])
     runner = JobRunner(clock=clock, record=record, stop=stop)
     scheduler = JobScheduler(seed=limits.seed)
@@ -152,7 +157,7 @@ async def _run_on_request(job: DaemonJob, on_request: asyncio.Event, runner: Job
         await runner.run(job)
 
 
-async def _shut_down(runner: JobRunner, scheduler: JobScheduler, limit_s: float) -> list[str]:
+async def _shut_down(runner: JobRunner, scheduler: "JobScheduler", limit_s: float) -> list[str]:
     """Let running jobs finish while heartbeats continue; return the names of those that were cancelled.
 
     The runner starts no more jobs.

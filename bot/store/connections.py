@@ -1,6 +1,6 @@
-"""How functions run on the database: a pool of read-only connections, and one thread that writes.
+"""How functions run on the database: the protocols that the store modules depend on, and one thread that writes.
 
-The writer thread commits many writes together. The protocols are what the store modules depend on.
+The writer thread commits many writes together.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import math
 import sqlite3
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import field
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -22,19 +20,14 @@ from weakref import WeakKeyDictionary
 
 from sqlite_utils import Database
 
-from bot.core.clock import yield_to_event_loop
 from bot.core.errors import StoreError
 from bot.core.light_dataclass import dataclass
 from bot.store.database import (
     DiskReserve,
     explain_error,
-    is_busy_or_interrupted,
     is_halting_error,
-    open_reader,
-    open_reader_with,
     open_writer,
     open_writer_with,
-    translate_errors,
 )
 
 ResultT = TypeVar("ResultT")
@@ -80,167 +73,7 @@ class ReadOnlyWriter:
     run_halted = run
 
 
-QueryResultT = TypeVar("QueryResultT")
-# What a lookup may take: about 5 ms of SQLite's virtual machine, counted in blocks of its instructions.
-_LOOKUP_BLOCK = 1_000
-MAX_LOOKUP_BLOCKS = 100
-# The other tasks of the loop get a turn after so many lookups in a row.
-LOOKUPS_PER_TURN = 32
-
-
-class ReaderPool:
-    """``count`` read-only connections in threads, for queries of at most ``limit_s`` seconds each, and one for lookups.
-
-    Open it with ``async with``, after the ``WriterThread`` of the same file; it belongs to the event loop in which
-    it was opened. ``attached`` is a second database that the queries read too.
-    """
-
-    def __init__(self, path: Path, *, attached: Path | None = None, count: int = 4, limit_s: float = 30.0) -> None:
-        self._path = path
-        self._attached = attached
-        self._count = count
-        self._limit_s = limit_s
-        self._threads: ThreadPoolExecutor | None = None
-        self._idle: asyncio.LifoQueue[Database] = asyncio.LifoQueue()
-        self._opened = 0
-        self._own: Database | None = None
-        self._lookups = self._lookup_blocks = 0
-
-    async def __aenter__(self) -> Self:
-        """Open the connections. Raises StoreError."""
-        self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="ledger-reader")
-        loop = asyncio.get_running_loop()
-        try:
-            self._own = await loop.run_in_executor(self._threads, self._open_own)
-            for _ in range(self._count):
-                self._idle.put_nowait(await loop.run_in_executor(self._threads, self._open))
-                self._opened += 1
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close, once the running queries have ended."""
-        await self.close()
-
-    async def run(self, query: Callable[[Database], QueryResultT]) -> QueryResultT:
-        """Return the result of ``query`` on one consistent snapshot; it must return values, not cursors or generators.
-
-        Raises the errors of ``query``, and StoreError for a disk that cannot be read and for a query over the time
-        limit. Cancelling the caller interrupts its query.
-        """
-        threads = self._threads
-        if threads is None:
-            message = f"{self._path}: the ledger is closed"
-            raise StoreError(message)
-        database = await self._idle.get()
-        loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(threads, _run_in_snapshot, database, query, self._path)
-        limit = loop.call_later(self._limit_s, database.conn.interrupt)
-        try:
-            return await asyncio.shield(reading)
-        except asyncio.CancelledError:
-            database.conn.interrupt()
-            raise
-        finally:
-            limit.cancel()
-            # A cancelled caller returns before its thread: the connection is free only when the thread is done.
-            reading.add_done_callback(partial(self._give_back, database))
-
-    async def lookup(self, query: Callable[[Database], QueryResultT]) -> QueryResultT:
-        """Return the result of a query that finds few rows by an index, on the event loop's own connection.
-
-        A query of 5 microseconds costs 100 in a thread. Snapshot and errors are those of ``run``. The loop stands
-        still meanwhile, so one that takes more than MAX_LOOKUP_BLOCKS, or finds the database busy, is stopped and runs
-        again in a thread; what Python does with the rows is not bounded, and must be little.
-        """
-        return await self._run_on_loop(query, _run_in_snapshot)
-
-    async def lookup_rows(self, statement: str, values: StatementValues = ()) -> list[Any]:
-        """Return all rows of one query as ``lookup`` does, with a quarter of the statements.
-
-        A single query reads one snapshot in any case, of the main database first.
-        """
-        return await self._run_on_loop(lambda database: database.conn.execute(statement, values).fetchall(), _run_query)
-
-    async def _run_on_loop(
-        self,
-        query: Callable[[Database], QueryResultT],
-        run: Callable[[Database, Callable[[Database], QueryResultT], Path], QueryResultT],
-    ) -> QueryResultT:
-        database = self._own
-        if database is None:
-            message = f"{self._path}: the ledger is closed"
-            raise StoreError(message)
-        self._lookups += 1
-        if self._lookups % LOOKUPS_PER_TURN == 0:
-            await yield_to_event_loop()
-        self._lookup_blocks = 0
-        try:
-            return run(database, query, self._path)
-        except StoreError as error:
-            if error.__cause__ is None or not is_busy_or_interrupted(error.__cause__):
-                raise
-        return await self.run(query)
-
-    async def close(self) -> None:
-        """Wait for running queries and close the connections; a second call does nothing."""
-        threads, self._threads = self._threads, None
-        if threads is None:
-            return
-        own, self._own = self._own, None
-        if own is not None:
-            own.close()
-        # Callers that wait for a connection get it first.
-        for _ in range(self._opened):
-            (await self._idle.get()).close()
-        threads.shutdown()
-
-    def _open(self) -> Database:
-        return open_reader(self._path) if self._attached is None else open_reader_with(self._path, self._attached)
-
-    def _open_own(self) -> Database:
-        database = self._open()
-        # A query that must wait for another program waits in a thread.
-        database.conn.execute("pragma busy_timeout = 0")
-        database.conn.set_progress_handler(self._count_block, _LOOKUP_BLOCK)
-        return database
-
-    def _count_block(self) -> bool:
-        # Called after each block of instructions; True interrupts the query.
-        self._lookup_blocks += 1
-        return self._lookup_blocks > MAX_LOOKUP_BLOCKS
-
-    def _give_back(self, database: Database, reading: asyncio.Future[Any]) -> None:
-        self._idle.put_nowait(database)
-        reading.exception()  # no caller is left to handle an error after a cancellation
-
-
-def _run_query(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
-    with translate_errors(path):
-        try:
-            return query(database)
-        except BaseException as error:
-            _release_cursors(error)
-            raise
-
-
-def _run_in_snapshot(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
-    with translate_errors(path):
-        database.conn.execute("begin")
-        try:
-            # The snapshot of the main database comes first: an attached one, read later, has all that it names.
-            database.conn.execute("select 1 from sqlite_schema limit 1").fetchone()
-            return query(database)
-        except BaseException as error:
-            _release_cursors(error)
-            raise
-        finally:
-            _end_snapshot(database)
-
-
-def _release_cursors(error: BaseException) -> None:
+def release_cursors(error: BaseException) -> None:
     """Forget the local variables of the frames that an error passed: one may be a cursor that was not read to its end.
 
     A cursor keeps its connection on the snapshot that it reads, also after a rollback, as long as the error exists, and
@@ -250,16 +83,6 @@ def _release_cursors(error: BaseException) -> None:
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
         cause = cause.__cause__
-
-
-def _end_snapshot(database: Database) -> None:
-    # An interrupt that arrives late stops the rollback itself and leaves the transaction open. The time limit and the
-    # caller interrupt a query at most once each, so the third attempt succeeds.
-    for _ in range(2):
-        with suppress(sqlite3.OperationalError):
-            database.rollback()
-            return
-    database.rollback()
 
 
 WriteResultT = TypeVar("WriteResultT")
@@ -526,7 +349,7 @@ def _run_together(database: Database, group: Sequence[_PendingWrite[Any]]) -> li
         except Exception as error:
             if is_halting_error(error):
                 raise
-            _release_cursors(error)
+            release_cursors(error)
             _require_transaction(database)
             execute("rollback")
             return None
@@ -566,7 +389,7 @@ def _run_in_savepoint(database: Database, work: Callable[[Database], Any]) -> _W
     except Exception as error:
         if is_halting_error(error):
             raise
-        _release_cursors(error)
+        release_cursors(error)
         _require_transaction(database)
         execute("rollback to work")
         outcome = _WriteOutcome(error=error)

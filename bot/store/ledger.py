@@ -20,7 +20,7 @@ from bot.store.accounts import AccountReadingStore, ProfitStore
 from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.clean_shutdown import record_clean_shutdown, take_clean_shutdown
-from bot.store.connections import LedgerReaders, LedgerWriter, ReaderPool, ReadOnlyWriter, WriterThread
+from bot.store.connections import LedgerReaders, LedgerWriter, ReadOnlyWriter, WriterThread
 from bot.store.database import DiskReserve, open_reader, translate_errors
 from bot.store.decisions import DecisionSnapshotReader
 from bot.store.event_log import EventLog
@@ -39,6 +39,7 @@ from bot.store.question_history import QuestionHistoryReader
 from bot.store.question_pairs import QuestionPairStore
 from bot.store.questions import QuestionStore, ResolutionStore
 from bot.store.rate_usage import LedgerRateUsageStore
+from bot.store.reader_pool import ReaderPool
 from bot.store.restore import finish_restore, lost_ledger_reason, read_restore_mark
 from bot.store.schedule import ScheduleStore
 from bot.store.schema import MIGRATIONS

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -50,9 +51,6 @@ from plugins.models._provider_errors import (
 from plugins.models._vendors import HOSTED_VENDORS, key_path, request_url, vendor_of_host
 from plugins.models._wire_call import ANSWER_NAME, MAX_REPLY_BYTES, WireCall, WireReply, merge_body
 from plugins.models._wire_chat import answer_tool, chat_body, read_chat, require_complete_prompt, unwrap_answer_tool
-from plugins.models._wire_gemini import gemini_body, read_gemini
-from plugins.models._wire_messages import messages_body, read_messages
-from plugins.models._wire_responses import read_responses, responses_body
 
 log = structlog.get_logger(__name__)
 
@@ -251,14 +249,25 @@ class EndpointSettings(PluginSettings):
 
 
 SendCallback = Callable[[WireCall], Awaitable[WireReply]]
-_WIRE_FORMATS: Mapping[
-    WireFormat, tuple[Callable[[WireCall], dict[str, Json]], Callable[[bytes, WireCall], WireReply]]
-] = {
-    WireFormat.CHAT: (chat_body, read_chat),
-    WireFormat.RESPONSES: (responses_body, read_responses),
-    WireFormat.MESSAGES: (messages_body, read_messages),
-    WireFormat.GEMINI: (gemini_body, read_gemini),
-}
+WireFunctions = tuple[Callable[[WireCall], dict[str, Json]], Callable[[bytes, WireCall], WireReply]]
+
+
+@cache
+def _wire_functions(wire: WireFormat) -> WireFunctions:
+    """Return what writes the body of a call and what reads the reply; a form that no model has is not loaded."""
+    if wire is WireFormat.RESPONSES:
+        from plugins.models._wire_responses import read_responses, responses_body  # noqa: PLC0415 - see above
+
+        return responses_body, read_responses
+    if wire is WireFormat.MESSAGES:
+        from plugins.models._wire_messages import messages_body, read_messages  # noqa: PLC0415 - see above
+
+        return messages_body, read_messages
+    if wire is WireFormat.GEMINI:
+        from plugins.models._wire_gemini import gemini_body, read_gemini  # noqa: PLC0415 - see above
+
+        return gemini_body, read_gemini
+    return chat_body, read_chat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +281,7 @@ class ModelEndpoint:
 
     async def send(self, call: WireCall, http: HttpClient) -> WireReply:
         """Send a call once and return the reply; raises what a provider may raise, and ModelStateRefusedError."""
-        form, read = _WIRE_FORMATS[call.profile.wire]
+        form, read = _wire_functions(call.profile.wire)
         body = merge_body(form(call), self.body)
         try:
             raw = await http.post(

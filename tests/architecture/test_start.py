@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pytest_socket import SocketConnectBlockedError
@@ -37,6 +38,17 @@ def test_commands_that_only_read_load_neither_the_daemon_nor_what_is_heavy() -> 
 def test_a_daemon_starts_without_numpy() -> None:
     # It takes 13 MB, which a forecast of probabilities does not need.
     assert _loaded_by("bot.cli.run, bot.cli.forecast, plugins.blf.forecaster") & {"numpy", "scipy"} == set()
+
+
+def test_a_daemon_starts_without_tables_and_colours(tmp_path: Path) -> None:
+    # rich takes 5 MB; it is loaded for the summary of a pass, and with it for the logs of a program that is no daemon.
+    (tmp_path / "config.toml").write_text('plugins = ["blf", "openai_compatible"]\n')
+    command = [sys.executable, "-X", "importtime", "-m", "foxcast", "run"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "no venue is configured" in done.stderr
+    assert {"structlog.dev", "bot.app.app", "plugins.models._wire_chat"} <= loaded
+    assert [name for name in loaded if name.startswith(("rich.", "pygments.", "numpy.", "apscheduler."))] == []
 
 
 def test_the_api_of_plugins_loads_nothing_heavy() -> None:

@@ -15,12 +15,13 @@ from bot.core.beliefs import ModelUsage
 from bot.core.ids import sha256_hex
 from bot.core.language_models import CostAttribution
 from bot.store.backups import create_backup
-from bot.store.connections import ReaderPool, WriterThread
+from bot.store.connections import WriterThread
 from bot.store.cost_totals import CostGrouping
 from bot.store.database import open_writer
 from bot.store.integrity_checks import run_quick_check
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.model_calls import CallReservation, CallSettlement
+from bot.store.reader_pool import ReaderPool
 from bot.store.trials import RecordingKey
 from tests.benchmarks.figures import MeasureSize, percentiles, say
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from sqlite_utils import Database, Migrations
 
 from bot.core.light_dataclass import dataclass
-from bot.store.connections import ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
+from bot.store.connections import ReadOnlyWriter, TransactionRunner, WriterThread
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
+from bot.store.reader_pool import ReaderPool
 
 BACKUP_FOLDER = "backups"
 

@@ -8,8 +8,9 @@ import pytest
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
-from bot.store.connections import LOOKUPS_PER_TURN, ReaderPool, WriterThread
+from bot.store.connections import WriterThread
 from bot.store.database import open_writer
+from bot.store.reader_pool import LOOKUPS_PER_TURN, ReaderPool
 
 COUNT = "select count(*) from note"
 COUNT_TO = "with recursive n (i) as (select 1 union all select i + 1 from n where i < ?) select count(*) from n"
@@ -59,6 +60,63 @@ async def test_as_many_reads_run_at_once_as_there_are_connections(path: Path) ->
     async with ReaderPool(path, count=3) as readers:
         together = threading.Barrier(3, timeout=10)
         await asyncio.gather(*(readers.run(lambda _: together.wait()) for _ in range(3)))
+
+
+async def test_a_connection_is_opened_when_the_others_are_in_use(path: Path) -> None:
+    async with ReaderPool(path, count=3) as readers:
+        for _ in range(5):
+            await readers.run(count)
+        at_start = opened_times(path)
+        together = threading.Barrier(3, timeout=10)
+        await asyncio.gather(*(readers.run(lambda _: together.wait()) for _ in range(3)))
+        assert opened_times(path) > at_start
+
+
+def rename(old: Path, new: Path) -> None:
+    old.rename(new)
+
+
+def opened_times(path: Path) -> int:
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(link.readlink() == path for link in links if link.is_symlink())
+
+
+async def test_a_connection_whose_caller_left_while_it_was_opened_is_kept(path: Path) -> None:
+    async with ReaderPool(path, count=3) as readers:
+        leaving = [asyncio.create_task(readers.run(count)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for task in leaving:
+            task.cancel()
+        results = await asyncio.gather(*leaving, return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError] * 3
+        together = threading.Barrier(3, timeout=10)
+        await asyncio.gather(*(readers.run(lambda _: together.wait()) for _ in range(3)))
+    assert opened_times(path) == 0
+
+
+async def test_a_pool_whose_caller_leaves_while_a_connection_is_opened_closes(path: Path) -> None:
+    async with ReaderPool(path, count=3) as readers:
+        leaving = [asyncio.create_task(readers.run(count)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for task in leaving:
+            task.cancel()
+    await asyncio.gather(*leaving, return_exceptions=True)
+    assert opened_times(path) == 0
+
+
+async def test_a_connection_that_cannot_be_opened_leaves_the_others_usable(path: Path) -> None:
+    moved = path.with_name("moved")
+    async with ReaderPool(path, count=2) as readers:
+        rename(path, moved)
+        together = threading.Barrier(2, timeout=0.5)
+        results = await asyncio.gather(
+            *(readers.run(lambda _: together.wait()) for _ in range(2)), return_exceptions=True
+        )
+        assert [type(result) for result in results].count(StoreError) == 1
+        rename(moved, path)
+        assert await readers.run(count) == 1
+        together = threading.Barrier(2, timeout=10)
+        await asyncio.gather(*(readers.run(lambda _: together.wait()) for _ in range(2)))
 
 
 async def test_more_reads_than_connections_wait_their_turn(path: Path) -> None:
