@@ -97,6 +97,7 @@ USD_SLACK, CENT, SURELY = 1e-4, 0.02, 1.1
 # So long all readings of accounts are kept.
 ALL_KEPT = timedelta(hours=47)
 # What comes and goes by itself from one look to the next: the pager of the simulation takes no message at times.
+HALT_OF_ALL = "halt_by_person:all venues"
 MAY_FLAP = ("notifier:", "clock:")
 _SENT = """
 select id, channel, level, state, at, due_at, ended_at, attempts, text, subject from notification order by at
@@ -158,9 +159,13 @@ class AlertChecks:
         for alert in alerts:
             if not alert["key"].startswith(MAY_FLAP) and alert["closed_at"] != alert["opened_at"]:
                 by_key[alert["key"]].append(alert)
+        # A person may halt everything again in the same words.
+        halted = [row["at"] for row in read_rows(self.ledger, "select at from halt where venue is null or venue = ''")]
         for key, rows in by_key.items():
             again = 0
             for before, after in pairwise(rows):
+                if key == HALT_OF_ALL and any(before["opened_at"] < at <= after["opened_at"] for at in halted):
+                    continue
                 closed, opened = before["closed_at"] or after["opened_at"], after["opened_at"]
                 between = [one for one in looks if closed < format_timestamp(one.started_at) < opened]
                 again = again + 1 if before["text"] == after["text"] and len(between) <= 1 else 0

@@ -247,6 +247,8 @@ class EffectReferee(WorldFacts):
         for call in self.facts["calls"]:
             runs[call["question"], call["cutoff"]][call["forecaster"]][call["trial"]] = call["slips"]
         for row in self.ledger["forecasts"]:
+            if row["forecaster"] not in {"drifter", "drifter_second"}:
+                continue
             share = min(self._setting("limits", "min_trial_share", TRIAL_SHARE))
             for era in self.facts["eras"]:
                 own = era["config"].get("forecasters", {}).get(row["forecaster"], {}).get("min_trial_share")

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from bot.store.serialization import parse_timestamp
+from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.omission_checks import (
     ASKED,
@@ -160,7 +160,9 @@ class RenewalChecks(OmissionChecks):
                 continue
             runs = self._runs.get((ref, act["forecaster"]), [])
             before = [row for row in runs if parse_timestamp(row["started_at"]) < act["clock"]]
-            if before and before[-1]["state"] == "failed":
+            # What is in work when somebody asks is what he gets.
+            is_answered = before and (before[-1]["ended_at"] or "9") > format_timestamp(act["clock"])
+            if is_answered or (before and before[-1]["state"] == "failed"):
                 continue
             spans = self.closed.get(ref, ())
             ends = [since for since, _ in spans if since is not None]
