@@ -5,7 +5,7 @@ Old readings are thinned out. The paper account and the real account of a venue 
 
 # ruff: noqa: S608 - statements made of the constants below
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -72,10 +72,10 @@ _EXTEND_READING = """
 update account_reading set body = :body, until = max(until, :at), transfers = :transfers, unconfirmed = :unconfirmed
 where id = :id
 """
-_RECENT_ATTEMPT = """
-select 1 from attempt a cross join intent i on i.id = a.intent
+_CONTRACTS_WRITTEN = """
+select distinct json_extract(i.order_body, '$.contract') from attempt a cross join intent i on i.id = a.intent
 where a.started_at > :since and a.state not in ('absent', 'refused') and i.venue = :venue and i.account = :account
-  and i.mode <> 'paper' limit 1
+  and i.mode <> 'paper'
 """
 _READINGS_SINCE = f"""
 select at, until, {", ".join(_SUM_COLUMNS)} from account_reading
@@ -182,16 +182,17 @@ def _transfers(
     """Return the cash that people paid in and did not take out again, up to the reading before and since then.
 
     Cash that changes while neither a position nor an order does is a transfer, until the reading after shows other
-    positions: lists may lag behind a payout or a trade. While the program itself writes, nothing is taken for one, but
-    for a write that is known to have had no effect. Cash that goes without having come is a loss, as nobody can tell
-    from the account where it went.
+    positions: lists may lag behind a payout or a trade. What the program itself wrote since then explains its own
+    contracts only. While it writes, nothing is taken for a transfer, but for a write that is known to have had no
+    effect. Cash that goes without having come is a loss, as nobody can tell from the account where it went.
     """
-    if newest is None:
+    if newest is None or key["paper"]:
         return {"transfers": 0.0, "unconfirmed": 0.0}
-    if key["paper"] or not _has_same_holdings(newest, account) or _was_written(database, key, newest):
+    written = _contracts_written(database, key, newest)
+    if not _has_same_holdings(newest, account, apart_from=written):
         return {"transfers": newest.transfers, "unconfirmed": 0.0}
     total = newest.transfers + newest.unconfirmed
-    change = max(_own_cash(sums) - _own_cash(newest.sums), -total)
+    change = 0.0 if written else max(_own_cash(sums) - _own_cash(newest.sums), -total)
     return {"transfers": total, "unconfirmed": change if abs(change) >= MIN_TRANSFER else 0.0}
 
 
@@ -220,22 +221,24 @@ def _own_cash(sums: Mapping[str, float]) -> float:
     return sums["cash"] + sums["reserved"] - sums["loan"]
 
 
-def _has_same_holdings(newest: _StoredReading, account: Account) -> bool:
+def _has_same_holdings(newest: _StoredReading, account: Account, *, apart_from: Collection[str | None]) -> bool:
     try:
         before = _ACCOUNT_SERIALIZER.decode(newest.body)
     except MalformedDataError:
         return False
-    return _holdings(before) == _holdings(account)
+    return _holdings(before, apart_from) == _holdings(account, apart_from)
 
 
-def _holdings(account: Account) -> tuple[frozenset[object], frozenset[object]]:
-    held = frozenset((one.contract, one.leg, round(one.shares, 6), one.decided) for one in account.positions)
-    return held, frozenset((order.id, round(order.shares, 6)) for order in account.orders)
+def _holdings(account: Account, apart_from: Collection[str | None]) -> set[object]:
+    held = {(one.contract, one.leg, round(one.shares, 6), one.decided) for one in account.positions}
+    ordered = {(one.contract, one.id, round(one.shares, 6)) for one in account.orders}
+    return {one for one in (*held, *ordered) if one[0] not in apart_from}
 
 
-def _was_written(database: Database, key: dict[str, Any], newest: _StoredReading) -> bool:
+def _contracts_written(database: Database, key: dict[str, Any], newest: _StoredReading) -> set[str | None]:
+    """Return the contracts of own writes since shortly before a reading; None for a write without an order."""
     since = parse_timestamp(newest.at) - QUIET_BEFORE_TRANSFER
-    return database.execute(_RECENT_ATTEMPT, {**key, "since": format_timestamp(since)}).fetchone() is not None
+    return {contract for (contract,) in database.execute(_CONTRACTS_WRITTEN, {**key, "since": format_timestamp(since)})}
 
 
 def _reading_sums(database: Database, key: dict[str, Any], account: Account) -> dict[str, float]:
