@@ -436,7 +436,8 @@ async def test_people_pay_in_and_take_out_between_own_orders_without_a_loss(
     ledger_fixture: LedgerFixture, steps: tuple[float | None, ...]
 ) -> None:
     """Each hour somebody moves so much money, or the program buys shares at their mark."""
-    cash, paid_in, positions = 1000.0, 0.0, ()
+    cash, paid_in = 1000.0, 0.0
+    positions: tuple[Position, ...] = ()
     for hour, step in enumerate((*steps, 0.0)):
         at = NOON - (len(steps) - hour) * HOUR
         found = Account(at=at, currency="COIN", cash=cash, positions=positions)
