@@ -78,7 +78,7 @@ def _profit(record: ProfitRecord, *, paper: bool) -> AccountProfit:
     return compute_account_profit(
         record.book,
         account,
-        equity_points(record.readings, record.book, record.fees, closed),
+        equity_points(record.readings, record.book.entries, record.fees, closed),
         venue_gains=record.venue_gains,
         paper=paper,
         closed=record.closed,
