@@ -244,8 +244,10 @@ def portfolio(
     config, now = load_command_config(ctx), SystemClock().now()
     if venue is not None:
         require_configured_venue(config, venue)
-    shown = None if show_all or history or csv_file is not None else limit
-    found = query_ledger(config, lambda records: load_portfolio(records, venue, now, last_closed=shown))
+    shown = None if show_all or csv_file is not None else limit
+    found = query_ledger(
+        config, lambda records: load_portfolio(records, venue, now, last_closed=shown, history=history)
+    )
     count = 0
     if csv_file is not None:
         count = _write_csv(csv_file, found, history=history)

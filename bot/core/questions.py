@@ -253,6 +253,8 @@ def _format_fact(value: str | float | bool | datetime | None) -> str:  # noqa: F
             return _TRAINING_FORBIDDEN
         case datetime():
             return value.isoformat()
+        case str():
+            return value
     return str(value).removesuffix(".0")
 
 

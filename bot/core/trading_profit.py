@@ -4,12 +4,13 @@ Amounts are whole millionths, so sums are exact. Shares cost their average, as a
 gain belongs to the forecasters whose orders bought the shares. Deposits, loans and other transfers are not gains.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from bot.core.light_dataclass import dataclass
 from bot.core.orders import ContractSide, VenueReportedGain
@@ -345,20 +346,23 @@ class EquityPoint:
 
 def equity_points(
     readings: Sequence[EquityReading],
-    book: TradingBook,
+    entries: Iterable[ProfitEntry],
     fees: Iterable[tuple[datetime, int]],
     closed: tuple[int, int] = (0, 0),
 ) -> tuple[EquityPoint, ...]:
-    """Return a point for each reading, oldest first; ``fees`` are fees without a fill, such as those of comments.
+    """Return a point for each reading, oldest first; ``entries`` in any order, of which none is kept.
 
-    ``closed`` are cash and gain of what is not in the book, between the first reading and the last.
+    ``fees`` are fees without a fill, such as those of comments. ``closed`` are cash and gain of what has no entries,
+    between the first reading and the last.
     """
     if not readings:
         return ()
-    events = [(one.at, one.cash, one.gain) for one in book.entries]
-    events.append((readings[-1].at, *closed))
-    events += [(at, -fee, -fee) for at, fee in fees]
-    sums = _event_sums(sorted(events, key=lambda event: event[0]), [one.at for one in readings])
+    events = chain(
+        ((one.at, one.cash, one.gain) for one in entries),
+        ((at, -fee, -fee) for at, fee in fees),
+        [(readings[-1].at, *closed)],
+    )
+    sums = _event_sums(events, [one.at for one in readings])
     first, (spent, _) = readings[0], sums[0]
     differences = [
         one.settled_cash - first.settled_cash - (cash - spent) for one, (cash, _) in zip(readings, sums, strict=True)
@@ -380,15 +384,14 @@ def equity_points(
     )
 
 
-def _event_sums(events: Sequence[tuple[datetime, int, int]], moments: Sequence[datetime]) -> list[tuple[int, int]]:
-    """Return the sums of all events up to each moment; both are in order of time."""
-    totals = [(0, 0), *accumulate(((cash, gain) for _, cash, gain in events), lambda a, b: (a[0] + b[0], a[1] + b[1]))]
-    found, place = [], 0
-    for moment in moments:
-        while place < len(events) and events[place][0] <= moment:
-            place += 1
-        found.append(totals[place])
-    return found
+def _event_sums(events: Iterable[tuple[datetime, int, int]], moments: Sequence[datetime]) -> list[tuple[int, int]]:
+    """Return the sums of all events up to each moment; the moments are in order of time."""
+    cash_moved, gained = [0] * len(moments), [0] * len(moments)
+    for at, cash, gain in events:
+        if (place := bisect_left(moments, at)) < len(moments):
+            cash_moved[place] += cash
+            gained[place] += gain
+    return [*zip(accumulate(cash_moved), accumulate(gained), strict=True)]
 
 
 def _confirmed_differences(readings: Sequence[EquityReading], differences: Sequence[int]) -> list[int]:

@@ -90,20 +90,25 @@ LAST_CLOSED = 50
 
 
 async def load_portfolio(
-    records: ReadOnlyState, venue: str | None, now: datetime, *, last_closed: int | None = LAST_CLOSED
+    records: ReadOnlyState,
+    venue: str | None,
+    now: datetime,
+    *,
+    last_closed: int | None = LAST_CLOSED,
+    history: bool = False,
 ) -> list[AccountHoldings]:
     """Return the holdings of the configured accounts; empty accounts are left out.
 
     Of closed markets only so many of the newest are listed, and of the equity the first and last point; with
-    ``last_closed`` None all, which reads every fill.
+    ``last_closed`` None all, which reads every fill. With ``history`` the equity over time alone is complete.
     """
     names = [name for name in records.config.venues if venue in {None, name}]
-    found = [await _load_holdings(records, name, now, last_closed) for name in names]
+    found = [await _load_holdings(records, name, now, last_closed, history=history) for name in names]
     return [one for one in found if one is not None]
 
 
 async def _load_holdings(
-    records: ReadOnlyState, venue: str, now: datetime, last_closed: int | None
+    records: ReadOnlyState, venue: str, now: datetime, last_closed: int | None, *, history: bool
 ) -> AccountHoldings | None:
     mode, name = records.config.mode_of(venue), records.config.venues[venue].account
     submissions, path = records.ledger.submissions, paper_book_path(records.folder, venue)
@@ -118,8 +123,12 @@ async def _load_holdings(
     )
     if account is None:
         return AccountHoldings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
-    account = await _with_known_questions(records, venue, account)
     key = AccountKey(venue=venue, account=name, paper=mode is ExecutionMode.PAPER)
+    if history:
+        redeems = await _redeems_pairs(records, key, account)
+        points = await records.ledger.profits.equity_history(key, _starting_reading(report), redeems=redeems)
+        return AccountHoldings(venue=venue, mode=mode, name=name, account=account, points=points)
+    account = await _with_known_questions(records, venue, account)
     profit, points, titles = await _load_profit(records, key, account, report, last_closed)
     return AccountHoldings(
         venue=venue,
@@ -147,9 +156,7 @@ async def _load_profit(
 ) -> tuple[AccountProfit, tuple[EquityPoint, ...], Mapping[QuestionRef, str]]:
     """Return the profit of the orders of an account, its equity over time, and the titles of traded questions."""
     ledger = records.ledger
-    # The report of a paper book lacks whether pairs are redeemed; its last account reading has it.
-    last = await ledger.readings.last(key.venue, key.account, paper=key.paper)
-    redeems = account.redeems or (last is not None and last.redeems)
+    redeems = await _redeems_pairs(records, key, account)
     if last_closed is None:
         found = await ledger.profits.record(key, _BEGINNING, redeems=redeems)
     else:
@@ -159,7 +166,7 @@ async def _load_profit(
     known = await ledger.submissions.readers.run(
         lambda database: submission_queries.read_question_headings(database, refs)
     )
-    points = equity_points([*_starting_reading(report), *found.readings], found.book, found.fees, closed)
+    points = equity_points([*_starting_reading(report), *found.readings], found.book.entries, found.fees, closed)
     profit = compute_account_profit(
         found.book,
         account,
@@ -171,6 +178,12 @@ async def _load_profit(
         last_closed=found.last_closed,
     )
     return profit, points, {ref: subject.title for ref, subject in known.items()}
+
+
+async def _redeems_pairs(records: ReadOnlyState, key: AccountKey, account: Account) -> bool:
+    """Return whether pairs are redeemed; the report of a paper book lacks that, its last account reading has it."""
+    last = await records.ledger.readings.last(key.venue, key.account, paper=key.paper)
+    return account.redeems or (last is not None and last.redeems)
 
 
 def _starting_reading(report: PaperBookReport | None) -> list[EquityReading]:

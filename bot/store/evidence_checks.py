@@ -78,6 +78,7 @@ def check_evidence(ledger: Path) -> IntegrityReport:
     path = evidence_path(ledger)
     report = run_full_check(path, ())
     with translate_errors(path), closing(open_reader_with(ledger, path)) as database:
+        database.conn.execute("pragma temp_store = file")
         found = [run_check(database, rule) for rule in EVIDENCE_INVARIANTS]
         found += [
             _problem(CITATIONS, "a step cites a document that is not in the evidence", find_lost_citations(database)),

@@ -473,6 +473,8 @@ def sqlite_version_warning(version: tuple[int, int, int] = sqlite3.sqlite_versio
 
 def _run_checks(path: Path, queries: Sequence[IntegrityQuery], *, limit_s: float | None = None) -> IntegrityReport:
     with translate_errors(path), closing(open_reader(path)) as database:
+        # Sorting all calls of models in memory would take as much memory as they do.
+        database.conn.execute("pragma temp_store = file")
         problems, is_complete = find_problems(database, queries, limit_s)
         found = IntegrityReport(
             path=path,

@@ -16,7 +16,8 @@ from bot.core.errors import NotFoundError, StoreError
 from bot.core.light_dataclass import dataclass
 from bot.core.submissions import ExecutionMode
 from bot.store import audit_log
-from bot.store.accounts import AccountReadingStore, ProfitStore
+from bot.store.account_readings import AccountReadingStore
+from bot.store.accounts import ProfitStore
 from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.clean_shutdown import record_clean_shutdown, take_clean_shutdown

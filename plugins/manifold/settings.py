@@ -100,7 +100,7 @@ class ManifoldSettings(PluginSettings):
     """Only markets that close within this many hours; unset: all, also those that never close."""
 
     close_margin_s: float = Field(default=60.0, ge=0, le=86_400)
-    """Seconds before a market closes in which it is neither forecast nor traded."""
+    """Seconds before a close in which a market is not found and nothing is sent; one found before may be renewed."""
 
     max_markets: int = Field(default=100, ge=1, le=2_000)
     """The largest number of markets; each needs a request of its own."""

@@ -40,7 +40,7 @@ class MetaculusSettings(PluginSettings):
     """Only questions that close within this many hours; unset: all."""
 
     close_margin_s: float = Field(default=60.0, ge=0, le=86_400)
-    """Seconds before a question closes in which it is not forecast."""
+    """Seconds before a close in which a question is not found and nothing is sent; one found before may be renewed."""
 
     expires_after_h: float | None = Field(default=None, gt=0)
     """Hours after which a forecast lapses and scores nothing; unset: never, which is best.

@@ -123,9 +123,8 @@ def clamp_probabilities(probabilities: Mapping[str, float]) -> dict[str, float]:
             for option, value in probabilities.items()
         }
 
-    low, high = 0.0, 1.0
-    while math.fsum(clamped(high).values()) < 1.0:
-        high *= 2.0
+    # Those given sum to 1, so twice as much is enough.
+    low, high = 0.0, 2.0
     for _ in range(_MAX_HALVINGS):
         middle = (low + high) / 2.0
         if math.fsum(clamped(middle).values()) < 1.0:

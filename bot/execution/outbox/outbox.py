@@ -407,7 +407,7 @@ class Outbox:
                 if intent.order is not None and intent.order.closing:
                     # Who sold it would have reported it.
                     text = f"{intent.order.closing}: order {intent.id} was being sent; {detail}; see: foxcast orders"
-                    await (self.alert or self._record_alert)(intent.ref.venue, text)
+                    await self._report(intent.ref.venue, text)
             return len(interrupted)
 
     def _account_lock(self, venue: str, account: str) -> asyncio.Lock:
@@ -420,7 +420,7 @@ class Outbox:
             clock=self.clock,
             kill_switch=self.kill_switch,
             pre_send_check=self.pre_send_check,
-            alert=self.alert or self._record_alert,
+            alert=self._report,
             clock_fault=self.clock_fault,
             mode=self.modes.get(venue),
             account=self.accounts.get(venue),
@@ -428,5 +428,8 @@ class Outbox:
             is_stopping=self.is_stopping,
         )
 
-    async def _record_alert(self, venue: str, text: str) -> None:
+    async def _report(self, venue: str, text: str) -> None:
+        if self.alert is not None:
+            await self.alert(venue, text)
+            return
         await self.ledger.events.add_event(ALERT_EVENT, f"{venue}: {text}", at=self.clock.now())

@@ -1,6 +1,7 @@
 """What is sent for a prediction, and whether the forecast in force is the one that was sent."""
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -80,6 +81,8 @@ def test_mc_s2_a_valid_choice_is_sent_as_it_is() -> None:
 def test_options_without_room_are_refused() -> None:
     with pytest.raises(RequestRejectedError, match="1001 options"):
         clamp_probabilities({str(n): 1 / 1001 for n in range(1001)})
+    # So many just fit.
+    assert set(clamp_probabilities({str(n): 1 / 1000 for n in range(1000)}).values()) == {0.001}
 
 
 def test_a_valid_curve_is_sent_as_it_is_and_another_is_moved() -> None:
@@ -154,6 +157,60 @@ def test_mc_c2_in_the_grace_period_both_forms_count(shared: Path) -> None:
     assert active_since(only_history, {"probability_yes_per_category": sent}, NOW) == 1795293165.311882
     other = {"A": 0.1, "B": 0.5, "D": 0.2, "C": 0.3}
     assert active_since(only_history, {"probability_yes_per_category": other}, NOW) is None
+
+
+def changed(shared: Path, change: Callable[[dict[str, Any]], None]) -> MetaculusQuestionRecord:
+    """Return the question of the grace period, changed."""
+    post = answer(shared, "post_mc_grace2")
+    change(post["question"])
+    unpacked = MetaculusParsedPosts()
+    unpacked.add_post(post)
+    return unpacked.entries[0].question
+
+
+@pytest.mark.parametrize(
+    ("ever", "options", "kept", "sent", "is_active"),
+    [
+        # The last option that ever was has the share of new ones, also after one was deleted.
+        ("AXBC", "ABC", [0.1, None, 0.5, 0.4], {"A": 0.1, "B": 0.5, "C": 0.4}, True),
+        ("AXBDC", "ABDC", [0.1, None, 0.5, None, 0.4], {"A": 0.1, "B": 0.5, "D": 0.1, "C": 0.3}, True),
+        ("AXBDC", "ABDC", [0.1, None, 0.5, None, 0.4], {"A": 0.1, "B": 0.5, "D": 0.2, "C": 0.2}, True),
+        ("ADXC", "ADC", [0.6, None, None, 0.4], {"A": 0.6, "D": 0.1, "C": 0.3}, True),
+        ("AXBDC", "ABDC", [0.1, None, 0.5, None, 0.4], {"A": 0.1, "B": 0.4, "D": 0.1, "C": 0.4}, False),
+        # The last one is not among those that were sent, or is new itself: nothing has its share.
+        ("ABDX", "ABD", [0.5, 0.5, None, None], {"A": 0.5, "B": 0.4, "D": 0.1}, False),
+        ("ABC", "ABC", [0.5, 0.5, None], {"A": 0.5, "B": 0.4, "C": 0.1}, False),
+        ("", "", [], {"A": 0.5, "B": 0.5}, False),
+        # As many values as options are expected.
+        ("ABC", "ABC", [0.5, 0.5], {"A": 0.5, "B": 0.4, "C": 0.1}, False),
+    ],
+)
+def test_mc_c2_of_new_options_the_last_one_has_the_share(
+    shared: Path, ever: str, options: str, kept: list[float | None], sent: dict[str, float], *, is_active: bool
+) -> None:
+    def change(question: dict[str, Any]) -> None:
+        question |= {"all_options_ever": [*ever], "options": [*options]}
+        question["my_forecasts"]["latest"]["forecast_values"] = kept
+        question["my_forecasts"]["history"] = []
+
+    found = active_since(changed(shared, change), {"probability_yes_per_category": sent}, NOW)
+    assert found == (1795465959.960602 if is_active else None)
+
+
+def test_mc_c2_of_the_history_only_the_last_forecast_may_be_in_force(shared: Path) -> None:
+    def change(question: dict[str, Any]) -> None:
+        mine = question["my_forecasts"]
+        mine["latest"] = None
+        # The clock of the site is ahead of ours.
+        mine["history"][0] |= {"forecast_values": [0.1, 0.6, None, 0.3], "end_time": NOW.timestamp() + 60.0}
+
+    question = changed(shared, change)
+    replaced = {"probability_yes_per_category": {"A": 0.1, "B": 0.6, "C": 0.3}}
+    assert active_since(question, replaced, NOW) is None
+    last = {"probability_yes_per_category": {"A": 0.1, "B": 0.5, "C": 0.4}}
+    assert active_since(question, last, NOW) == 1795293165.311882
+    question.my_forecasts["history"] = question.my_forecasts["history"][1:]
+    assert active_since(question, last, NOW) == 1795293165.311882
 
 
 def test_mc_c5_a_withdrawn_forecast_is_still_the_latest_but_stands_no_more(shared: Path) -> None:

@@ -250,6 +250,15 @@ async def test_mc_s8_groups_and_conditionals_have_one_comment_a_post(site: Metac
         assert heard.path != COMMENT or "included_forecast" not in json.loads(heard.body)
 
 
+async def test_mc_s8_a_group_gets_a_comment_again_a_day_later(site: MetaculusFixture) -> None:
+    first, second = site.fake.world.add_group("Countries?", ["France", "Spain"]).questions
+    for number, there in enumerate((first, second)):
+        wanted = batch(remark(there, f"Of {there.title}", f"c{number}"), questions=(await asked(site, there),))
+        assert [one.state for one in await site.send(wanted)] == [ACKED]
+        site.clock.advance_without_waking(timedelta(hours=25).total_seconds())
+    assert [one.text for one in site.fake.state.comments.values()] == [f"Of {first.title}", f"Of {second.title}"]
+
+
 async def test_mc_s8_a_question_alone_on_its_post_gets_each_comment(site: MetaculusFixture) -> None:
     there = site.fake.world.add_question("Alone?")
     for number, text in enumerate(("First.", "Second.")):

@@ -155,6 +155,15 @@ def test_pm_x5_both_legs_are_one_pool() -> None:
     assert [shares for shares, *_ in got(three)] == [12.0]
 
 
+def test_pm_x5_what_an_own_order_for_no_took_is_not_there_again() -> None:
+    """The 40 shares of the bid of YES at .55 are those of NO at .45, and of a sale of YES."""
+    purchase = order("30", "0.45", leg=ContractSide.NO, mid="0.44")
+    one = meet(purchase)
+    assert [(shares, price) for shares, price, _ in got(one)] == [(30.0, 0.45)]
+    for asked in (purchase, order("30", "0.55", side=OrderSide.SELL)):
+        assert [shares for shares, *_ in got(meet(asked, earlier_orders=[past(purchase, one)]))] == [10.0]
+
+
 def test_pm_x5_a_level_of_the_other_side_at_the_same_price_is_another_one() -> None:
     sale = order("30", "0.55", side=OrderSide.SELL)
     one = meet(sale)

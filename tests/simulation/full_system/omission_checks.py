@@ -453,7 +453,7 @@ class OmissionChecks:
             yield f"omission: {what} was to be renewed at {due}, {why}, and {count} passes did not"
 
     def _reader_margin(self, venue: str) -> timedelta:
-        """Return how long before its close a question of a venue is neither forecast nor traded."""
+        """Return how long before its close a question is no longer found, and need not be forecast."""
         settings = [config["venues"].get(venue, {}).get("settings", {}) for config in self.configs]
         return timedelta(seconds=max(one.get("close_margin_s", CLOSE_MARGIN_S) for one in settings))
 

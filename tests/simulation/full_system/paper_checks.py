@@ -18,6 +18,7 @@ from typing import Any
 from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.account_values import purchase_cost
+from tests.simulation.full_system.alert_checks import ALL_KEPT
 from tests.simulation.full_system.sizing_checks import (
     PRICE_SLACK,
     TakenLevel,
@@ -456,7 +457,9 @@ class PaperChecks:
         rows, resumed = read_rows(self.ledger, _READINGS), read_rows(self.ledger, _RESUMED)
         planned = [(row["planned_at"], row) for row in read_rows(self.ledger, _PURCHASES)]
         bought = [(at, row["venue"], row) for at, row in planned if json.loads(row["order_body"])["side"] == "buy"]
-        halted = [(row["at"], row["venue"], row) for row in read_rows(self.ledger, _LOSS_HALTS)]
+        # Older readings are thinned out: the one that showed the loss may be gone.
+        kept = format_timestamp(parse_timestamp(rows[-1]["at"]) - ALL_KEPT) if rows else ""
+        halted = [(row["at"], row["venue"], row) for row in read_rows(self.ledger, _LOSS_HALTS) if row["at"] > kept]
         for at, venue, row in [*bought, *halted]:
             seen = [(one["at"], one["equity"]) for one in rows if one["venue"] == venue and one["at"] <= at]
             is_moved = any(abs(moved - parse_timestamp(at)) <= LONGEST_MOVE for moved in self.clock_moves)

@@ -123,7 +123,7 @@ def transfers_taken_for_profit(ledger: Path, bridges: SimulationVenues, modes: M
     if not found.readings or _has_late_outcome(found.book.contracts, bridges):
         return
     interest = sum(one.repaid[2] for (who, _, _), one in venue.state.holdings.items() if who == user.id)
-    point = equity_points(found.readings, found.book, found.fees)[-1]
+    point = equity_points(found.readings, found.book.entries, found.fees)[-1]
     moved = user.deposits - bridges.environment.layout.balance - interest
     if abs(point.transfers - moved) >= CENT:
         yield f"profit: {point.transfers:.4f} are said to be from elsewhere, and {moved:.4f} are"

@@ -162,6 +162,17 @@ async def test_a_venue_is_down_once_it_failed_for_a_quarter_of_an_hour(alerts: A
     assert alerts.pager.taken == []
 
 
+async def test_a_venue_that_is_down_again_is_reported_again(alerts: AlertFixture) -> None:
+    for _ in range(2):
+        await alerts.fail_discovery(ok=True)
+        for minutes in (1, 20):
+            await alerts.fail_discovery()
+            await alerts.run(after=minutes * MINUTE)
+        await alerts.fail_discovery(ok=True)
+        await alerts.run(after=MINUTE)
+    assert ["could not be read" in one.text for one in alerts.phone.taken] == [True, False, True, False]
+
+
 async def test_a_short_failure_is_not_reported(alerts: AlertFixture) -> None:
     await alerts.fail_discovery()
     await alerts.run(after=5 * MINUTE)

@@ -29,7 +29,7 @@ def read(minute: float, cash: float, *, lasts: float = 0.0, **more: Any) -> Equi
 def told(
     readings: list[EquityReading], book: TradingBook = EMPTY, fees: list[tuple[datetime, int]] | None = None
 ) -> Any:
-    points = equity_points(readings, book, fees or [])
+    points = equity_points(readings, book.entries, fees or [])
     return [(round(point.transfers, 6), round(point.gain, 6)) for point in points]
 
 
@@ -46,7 +46,7 @@ def test_what_is_bought_sold_and_paid_is_explained_by_its_fills() -> None:
     )
     readings = [read(0, 100), read(2, 96, worth=5.0), read(7, 99.5, worth=3.5), read(30, 104.5)]
     assert told(readings, book) == [(0.0, 0.0), (0.0, 1.0), (0.0, 3.0), (0.0, 4.5)]
-    assert [round(point.realised, 6) for point in equity_points(readings, book, [])] == [0.0, 0.0, 1.5, 4.5]
+    assert [round(point.realised, 6) for point in equity_points(readings, book.entries, [])] == [0.0, 0.0, 1.5, 4.5]
 
 
 def test_what_is_owed_and_not_paid_out_yet_is_explained_too() -> None:
@@ -74,7 +74,7 @@ def test_fees_of_comments_are_a_loss_and_trades_by_hand_no_gain() -> None:
 
 
 def test_an_account_that_was_never_read_has_no_history() -> None:
-    assert equity_points([], EMPTY, []) == ()
+    assert equity_points([], [], []) == ()
 
 
 def test_a_deposit_that_was_just_read_is_no_gain_either() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -73,6 +74,11 @@ def test_facts_cannot_be_changed_from_outside() -> None:
     asked = Question(ref=REF, title="?", shape=BinaryShape(), targets=(Target(),), facts=facts)
     facts["unit"] = "km"
     assert asked.facts["unit"] == "m"
+
+
+def test_a_name_that_ends_in_a_version_keeps_all_of_it() -> None:
+    asked = replace(question(), label="GPT-5.0", weight=2.0)
+    assert asked.published_facts == {"label": "GPT-5.0", "weight": "2"}
 
 
 def test_a_belief_must_answer_every_target_in_the_right_shape() -> None:

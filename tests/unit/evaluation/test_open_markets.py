@@ -1,4 +1,4 @@
-"""What a portfolio says of open markets and sums of closed ones is what it says of all fills."""
+"""What a portfolio says of open markets, sums of closed ones and over time is what it says of all fills."""
 
 import asyncio
 import random
@@ -52,6 +52,8 @@ async def test_open_and_closed_markets_add_up_to_all_fills(tmp_path: Path, seed:
 
 async def _require_equal(ledger: Ledger, key: AccountKey) -> None:
     whole = await ledger.profits.record(key, NOW - timedelta(days=9000), redeems=False)
+    points = equity_points(whole.readings, whole.book.entries, whole.fees)
+    assert await ledger.profits.equity_history(key, (), redeems=False) == points
     part = await ledger.profits.open_record(key, redeems=False, last_closed=SHOWN)
     assert part.closed is not None
     assert part.closed.contracts + len(part.book.contracts) == len(whole.book.contracts)
@@ -78,7 +80,7 @@ def _profit(record: ProfitRecord, *, paper: bool) -> AccountProfit:
     return compute_account_profit(
         record.book,
         account,
-        equity_points(record.readings, record.book, record.fees, closed),
+        equity_points(record.readings, record.book.entries, record.fees, closed),
         venue_gains=record.venue_gains,
         paper=paper,
         closed=record.closed,

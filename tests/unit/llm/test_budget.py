@@ -92,8 +92,9 @@ async def test_what_was_spent_today_before_this_run_counts() -> None:
     bag = purse()
     bag.load_day(
         [
-            ScopeSpending(scope="x", provider="prime", cost_usd=1.75),
+            ScopeSpending(scope="x", provider="prime", cost_usd=1.5),
             ScopeSpending(scope="y", provider="other", cost_usd=0.5),
+            ScopeSpending(scope="z", provider="prime", cost_usd=0.25),
         ]
     )
     assert await shortage(bag, 0.26) == "[llm.providers.prime] day_usd"

@@ -1,10 +1,12 @@
-"""Readings of accounts: what is kept of them as they grow old, and what a venue says of its own gains."""
+"""Accounts: what is kept of old readings, what a venue says of its own gains, and what a corrected outcome pays."""
 
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from bot.core.orders import Account, ContractSide, Position, VenueReportedGain
+from bot.core.orders import Account, ContractSide, Position, UnpaidOutcome, VenueReportedGain
+from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
+from bot.core.submissions import IntentState, WriteReceipt
 from bot.store.accounts import AccountKey
 from bot.store.ledger import Ledger
 from tests.unit.store.conftest import LedgerFixture
@@ -103,3 +105,30 @@ async def test_what_a_venue_says_is_kept_as_it_said_it_last(ledger_fixture: Ledg
     await read(ledger_fixture.ledger, replace(account(NOON + timedelta(minutes=1), 100.0), gains=(last,)))
     found = await ledger_fixture.ledger.profits.record(LANE, EVER, redeems=True)
     assert found.venue_gains == [last]
+
+
+async def test_shares_are_paid_again_when_their_outcome_is_corrected_or_withdrawn(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    """Twenty shares for ten pay twenty, then nothing, and then their outcome is open again."""
+    ledger, key = ledger_fixture.ledger, AccountKey(venue="lantern", account="us", paper=True)
+    question = await ledger_fixture.ask(batch=None)
+    send = ledger_fixture.order(await ledger_fixture.forecast(question))
+    await ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
+    await ledger.submissions.begin_attempt([send.intent.id], at=NOON)
+    fills = (ledger_fixture.fill("1", shares=20.0),)
+    receipt = WriteReceipt(intent=send.intent.id, state=IntentState.ACKED, fills=fills)
+    await ledger.submissions.settle([receipt], at=NOON)
+    outcomes: list[tuple[Outcome, float | UnpaidOutcome, int]] = [
+        (BinaryOutcome(1.0), 1.0, 10),
+        (BinaryOutcome(0.0), 0.0, -10),
+        (VoidOutcome("the resolution was undone"), UnpaidOutcome.OPEN, 0),
+    ]
+    for day, (outcome, pays, gain) in enumerate(outcomes):
+        resolution = Resolution(ref=question.ref, target="outcome", outcome=outcome, resolved_at=NOON)
+        await ledger.resolutions.record([resolution], seen_at=NOON + timedelta(days=day))
+        (share,) = await ledger.profits.decided(key)
+        assert share.outcome == outcome
+        await ledger.profits.pay(key, [(share, pays)])
+        (contract,) = (await ledger.profits.record(key, EVER, redeems=False)).book.contracts
+        assert contract.realised == gain * 1_000_000

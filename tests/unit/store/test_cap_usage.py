@@ -1,5 +1,6 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -416,6 +417,52 @@ async def test_a_write_that_had_no_effect_explains_no_cash_that_moves(
     await ledger_fixture.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
     await settle(ledger_fixture, send.intent.id, state)
     assert (await real_losses(ledger_fixture, holding(0.5, at + 3 * MINUTE, 75.0)))[0] == lost
+
+
+async def trade(ledger_fixture: LedgerFixture, contract: str, at: datetime) -> None:
+    """Write an own order for a contract, which the venue accepts."""
+    question = await ledger_fixture.ask(contract, batch=None)
+    send = replace(ledger_fixture.order(await ledger_fixture.forecast(question)), mode=ExecutionMode.LIVE)
+    order = replace(send.intent.order, contract=contract)  # type: ignore[type-var]
+    send = replace(send, intent=replace(send.intent, order=order))
+    submissions = ledger_fixture.ledger.submissions
+    await submissions.decide(forecast_id=send.intent.forecast, decision=send, at=at)
+    await submissions.begin_attempt([send.intent.id], at=at)
+    await submissions.settle([WriteReceipt(intent=send.intent.id, state=IntentState.ACKED)], at=at)
+
+
+@pytest.mark.parametrize("steps", [*product((100.0, -50.0, None), repeat=3)])
+async def test_people_pay_in_and_take_out_between_own_orders_without_a_loss(
+    ledger_fixture: LedgerFixture, steps: tuple[float | None, ...]
+) -> None:
+    """Each hour somebody moves so much money, or the program buys shares at their mark."""
+    cash, paid_in = 1000.0, 0.0
+    positions: tuple[Position, ...] = ()
+    for hour, step in enumerate((*steps, 0.0)):
+        at = NOON - (len(steps) - hour) * HOUR
+        found = Account(at=at, currency="COIN", cash=cash, positions=positions)
+        assert await real_losses(ledger_fixture, found) == (0.0, 0.0)
+        if step is None:
+            await trade(ledger_fixture, f"contract{hour}", at + MINUTE)
+            bought = Position(contract=f"contract{hour}", leg=ContractSide.YES, shares=10.0, paid=5.0, mark=0.5)
+            cash, positions = cash - 5.0, (*positions, bought)
+        else:
+            # Nobody takes out more than was paid in.
+            moved = max(step, -paid_in)
+            cash, paid_in = cash + moved, paid_in + moved
+
+
+async def test_own_orders_explain_no_other_position(ledger_fixture: LedgerFixture) -> None:
+    """Shares that somebody buys by hand, and that the list of positions shows late, are no withdrawal."""
+    at = NOON - HOUR
+    held = Position(contract="by hand", leg=ContractSide.YES, shares=100.0, paid=50.0, mark=0.5)
+    readings = [account(1000.0, at), account(1100.0, at + MINUTE), account(1100.0, at + 2 * MINUTE)]
+    assert await real_losses(ledger_fixture, *readings, account(1050.0, at + 3 * MINUTE)) == (0.0, 0.0)
+    await trade(ledger_fixture, "own", at + 4 * MINUTE)
+    own = replace(held, contract="own", shares=10.0, paid=5.0)
+    now = replace(account(1045.0, at + 5 * MINUTE), positions=(held, own))
+    assert await real_losses(ledger_fixture, now) == (0.0, 0.0)
+    assert await real_losses(ledger_fixture, replace(now, at=at + 6 * MINUTE, cash=1035.0)) == (10.0, 10.0)
 
 
 async def test_an_account_on_paper_and_the_real_one_of_the_same_name_are_two(ledger_fixture: LedgerFixture) -> None:

@@ -45,6 +45,11 @@ def overwrite(path: Path, page: int, start: int, content: bytes) -> None:
         file.write(content)
 
 
+def test_what_a_check_sorts_is_sorted_in_a_file_as_it_may_be_larger_than_memory(path: Path) -> None:
+    in_memory = Rule("sorts_in_memory", "select temp_store from pragma_temp_store where temp_store <> 1", "it does")
+    assert run_full_check(path, [in_memory]).sound
+
+
 def test_a_sound_ledger_passes_every_check(path: Path) -> None:
     quick, full = run_quick_check(path), run_full_check(path, [EMPTY])
     assert quick.sound
