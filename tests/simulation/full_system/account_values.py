@@ -24,13 +24,15 @@ def list_transfers(
 ) -> Iterator[tuple[float, bool]]:
     """Yield the money that came or left until each reading of an account, and whether nothing else changed.
 
-    No order is placed within ``quiet_s`` before the last reading, and all readings of that time show the same.
+    No order is placed within ``quiet_s`` before the last reading, and all readings of that time show the same holdings,
+    and the same money for orders that rest: a person may place one too.
     """
+    shown = [(list_holdings(one), round(one["cash"] - one["free"], 6)) for one in seen]
     ordered, since = [order["at_s"] for order in orders], 0
     for place, (was, now) in enumerate(pairwise([*seen[:1], *seen])):
         while seen[since]["at_s"] < was["at_s"] - quiet_s:
             since += 1
-        is_quiet = all(list_holdings(one) == list_holdings(now) for one in (was, *seen[since:place])) and not any(
+        is_quiet = all(one == shown[place] for one in (shown[max(0, place - 1)], *shown[since:place])) and not any(
             was["at_s"] - quiet_s < at_s < now["at_s"] + PASS_S for at_s in ordered
         )
         yield now["moved"] - was["moved"], is_quiet

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.full_system.account_values import list_transfers
 from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 
 Fact = dict[str, Any]
@@ -239,10 +240,17 @@ def test_what_a_clairvoyant_forecaster_said_is_never_submitted() -> None:
         assert len(judge(rows, eras=begins)) == count
 
 
+def test_money_that_comes_while_a_person_places_an_order_is_no_transfer() -> None:
+    quiet, ordering = [account(0.0, 30.0), account(60.0, 40.0)], [account(0.0, 30.0), account(60.0, 40.0, reserved=2.0)]
+    for seen, is_transfer in ((quiet, True), (ordering, False)):
+        came = [{**one, "moved": one["cash"]} for one in seen]
+        assert [*list_transfers(came, [])][-1] == (10.0, is_transfer)
+
+
 def test_a_deposit_while_nothing_else_changes_hides_no_loss() -> None:
     settings, lost = config(caps={"daily_loss": 5.0}), [50.0, 43.0, 42.0, 42.0, 41.0]
     seen = [account(-18_000.0 + 3_000.0 * place, cash) for place, cash in enumerate(lost)]
-    deposited = [{**one, "cash": one["cash"] + 9.0, "moved": 9.0} for one in seen[1:]]
+    deposited = [{**one, "cash": one["cash"] + 9.0, "free": one["free"] + 9.0, "moved": 9.0} for one in seen[1:]]
     for facts in ([*seen, account(-900.0, 41.0)], [seen[0], *deposited, {**deposited[-1], **moment(-900.0)}]):
         found = judge(config=settings, acts=[arm(config=settings)], orders=[order()], accounts=facts)
         assert any("were lost, daily_loss is 5" in one for one in found)
