@@ -56,7 +56,9 @@ ROWS: Mapping[str, str] = {
     "forecasts": "select id, ref, forecaster, cutoff from forecast where state = 'done'",
     # A price from minutes after the cutoff, which a clock that was set back leaves, is not shown to a forecaster.
     "beliefs": """select f.ref, f.forecaster, f.cutoff, p.probability,
-        iif(julianday(c.at) <= julianday(f.cutoff, '5 minutes'), c.probability, null) as crowd from forecast f
+        iif(julianday(c.at) <= julianday(f.cutoff, '5 minutes'), c.probability, null) as crowd, (
+          select sum(t.ending = 'finished') > 1 or sum(t.ending not in ('finished', 'failed')) = 0 from trial t
+          where t.forecast = f.id) as is_whole from forecast f
         join prediction p on p.forecast = f.id left join price c on c.id = f.price
         where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
         and (select count(*) from prediction q where q.forecast = f.id) = 1""",
@@ -336,13 +338,17 @@ class EffectReferee(WorldFacts):
                 yield f"referee: of {row['contract']}, a void one, {what}"
 
     def _beliefs(self) -> Iterator[str]:
-        """A forecast of yes or no is what its forecaster answers to the price on record, after one of its steps."""
+        """A forecast of yes or no is what its forecaster answers to the price on record, after its last step.
+
+        Only of trials that were cut short it may be what an earlier step says.
+        """
         for row in self.ledger["beliefs"]:
             tables = [era["config"].get("forecasters", {}).get(row["forecaster"], {}) for era in self.facts["eras"]]
-            said = [_drifted(row, table.get("settings", {}), step) for table in tables for step in STEPS]
+            steps = STEPS[-1:] if row.get("is_whole") else STEPS
+            said = [_drifted(row, table.get("settings", {}), step) for table in tables for step in steps]
             answers = [*said, *(min(max(one, LEAST_CHANCE), 1.0 - LEAST_CHANCE) for one in said)]
             # Where single trials are cut short, it is between them.
-            is_mixed = any(table.get("settings", {}).get("lingers_share") for table in tables)
+            is_mixed = len(steps) > 1 and any(table.get("settings", {}).get("lingers_share") for table in tables)
             is_between = min(answers) - BELIEF_SLACK <= row["probability"] <= max(answers) + BELIEF_SLACK
             is_one = any(abs(one - row["probability"]) < BELIEF_SLACK for one in answers)
             if not (is_between if is_mixed else is_one):

@@ -52,8 +52,9 @@ ENDS = ("YES", "NO", "NO", "CANCEL")
 SHARE_PLACE, SHARE = 2, 0.25
 # One market in so many is a list of answers, of which these and the red one have a chance.
 A_LIST = 4
-# And of the bridges of Metaculus one in so many opens later, and one in so many is a group of two questions.
-OPENS_LATER, A_GROUP, SIDES = 5, 6, ("on its north side", "on its south side")
+# And of the bridges of Metaculus one in so many opens later, one in so many is scored at one moment, before its close,
+# and one in so many is a group of two questions.
+OPENS_LATER, AT_ONE_MOMENT, A_GROUP, SIDES = 5, 3, 6, ("on its north side", "on its south side")
 LAMPS = ("the blue one", "the green one", "the white one")
 # Which ends of the range of a number are open, one question after the other.
 OPEN_ENDS = ((False, True), (True, True), (True, False), (True, True), (False, False))
@@ -96,6 +97,7 @@ class VenueEvents:
     ambiguous: np.random.Generator
     money: np.random.Generator
     benchmark: np.random.Generator
+    entries: np.random.Generator
     undone: dict[str, datetime] = field(default_factory=dict)
     pit: PolymarketEvents | None = None
     # What came from elsewhere and was not taken out again.
@@ -307,6 +309,8 @@ class VenueEvents:
             case _:
                 # Some are published before they are open, and take forecasts all the same.
                 opens = now + (closes - now) / 3.0 if number % OPENS_LATER == 0 else now
+                if number % AT_ONE_MOMENT == 0:
+                    terms |= {"spot": now + (closes - now) / 2.0, "score_type": "spot_peer"}
                 self._questions.append(ask(f"Will bridge {number} open?", open=opens, **terms))
 
     def _trade(self) -> None:
@@ -360,7 +364,10 @@ class VenueEvents:
             if due:
                 known = {"binary": ("yes", "no", "annulled"), "multiple_choice": TREES}
                 outcomes = known.get(due[0].type) or _landings(due[0])
-                self.bridges.metaculus.world.resolve(due[0], outcomes[int(self.stream.integers(len(outcomes)))])
+                end, part = outcomes[int(self.stream.integers(len(outcomes)))], float(self.entries.uniform(0.0, 2.0))
+                # Every other outcome is entered later than it was true, which was after the close.
+                known = max(due[0].close, now - part * (now - due[0].close)) if now > due[0].close else None
+                self.bridges.metaculus.world.resolve(due[0], end, known=known)
 
     def _is_known(self, name: str, closed_s: float, now: datetime) -> bool:
         """Say whether the outcome is known: up to six hours before the close, or up to a day and a half after it."""

@@ -157,6 +157,7 @@ class WorldRecord:
         return {
             "outcomes": outcomes,
             "endings": dict(self._endings(undone)),
+            "spots": dict(self._spots()),
             "undone": {*undone},
             **{
                 name: getattr(self, name)
@@ -525,6 +526,12 @@ class WorldRecord:
                 was_undone = not any(other.payouts) or f"polymarket:{other.condition}" in undone
                 ending = {"yes": float(other.payouts[0]), "since": since, "was_undone": was_undone}
                 yield ("polymarket", other.condition), ending
+
+    def _spots(self) -> Iterator[tuple[str, datetime]]:
+        """Yield the questions of Metaculus that are scored at one moment, and that moment."""
+        for asked in () if self.bridges.metaculus is None else self.bridges.metaculus.state.questions.values():
+            if asked.score_type.startswith("spot_"):
+                yield f"metaculus:{asked.post}:{asked.id}", asked.spot_time
 
     def _trades(self) -> dict[str, list[Fact]]:
         """Return what the crowd of the exchange traded, by contract, in terms of YES."""
