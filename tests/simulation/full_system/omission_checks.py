@@ -166,7 +166,7 @@ class OmissionChecks:
     the questions that were ever locked, ``acts`` what people did, and ``closed`` from when until when each question was
     closed at its venue. ``accounts`` are those of venues at the moments at which they were read,
     ``spoilt`` says when an answer of a venue may not have been what was true, and ``outcomes`` since when questions
-    have an outcome at their venue.
+    have an outcome at their venue. ``lives`` are the moments at which lives began.
     """
 
     ledger: Path
@@ -179,6 +179,7 @@ class OmissionChecks:
     accounts: Sequence[Fact] = ()
     spoilt: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
     outcomes: Mapping[str, datetime] = field(default_factory=dict)
+    lives: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what was not done, or too late."""
@@ -443,14 +444,19 @@ class OmissionChecks:
         for row in read_rows(self.ledger, _RUNS):
             runs[row["ref"], row["forecaster"]].append(row)
         for rows in runs.values():
-            in_a_row = 0
+            in_a_row, answered = 0, ""
             for row, after in zip(rows, [*rows[1:], None], strict=True):
-                # What was cut off may count as a failure, and what was only recorded stands beside the others.
-                in_a_row = 0 if row["state"] == "done" and not row["forecast_only"] else in_a_row + 1
+                # What was only recorded stands beside the others.
+                if row["state"] == "done" and not row["forecast_only"]:
+                    in_a_row, answered = 0, row["made_at"]
+                else:
+                    in_a_row += 1
                 if row["state"] == "done" and row["closes_at"] is not None and not self._is_left_out(row):
                     yield from self._late_renewal(row, after)
                 if row["state"] == "failed" and row["closes_at"] is not None and not self._is_left_out(row):
-                    yield from self._late_retry(row, after, in_a_row)
+                    # What was cut off with a life may count as a failure.
+                    cut = sum(answered < format_timestamp(one) < row["ended_at"] for one in self.lives)
+                    yield from self._late_retry(row, after, in_a_row + cut)
 
     def _forecast_after_close(self) -> Iterator[str]:
         """What several lists of its venue did not have, because it is closed there, is not forecast unasked."""

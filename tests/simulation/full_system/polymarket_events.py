@@ -147,6 +147,11 @@ class PolymarketEvents:
             for other in [one for one in others if one.trades_now]:
                 self._set_price(other, _last_price(other) - move / len(others), size=size)
 
+    def move_price(self, condition: str, move: float) -> None:
+        """Let the crowd's book of a market stand elsewhere, if it trades."""
+        for market in [one for one in self._markets if one.condition == condition and one.trades_now]:
+            self._set_price(market, _last_price(market) + move, size=int(self.stream.integers(*self.depth)))
+
     def _trade_some(self) -> None:
         """Let somebody take a little from one side; every other time what rests there of Foxcast is what they want."""
         side, size = ("BUY", "SELL")[int(self.stream.integers(2))], str(int(self.stream.integers(1, 200)))

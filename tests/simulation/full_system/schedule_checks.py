@@ -119,7 +119,7 @@ WOKEN = ("requests", "close", "forecast", "halt")
 RESUMED_WITHIN, TRIALS_IN_A_ROW = timedelta(hours=1), 3
 _EVIDENCE = """
 select f.id, f.ref, f.cutoff, f.made_at from forecast f join question q on q.ref = f.ref
-where f.state = 'done' and q.as_of is null
+where f.state = 'done' and q.as_of is null and f.cutoff is not null
 """
 # From so long before its close on a batch does not wait for all of its questions.
 LAST_CALL = timedelta(hours=1)

@@ -80,7 +80,7 @@ from tests.simulation.full_system.shortfall_checks import ShortfallChecks
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.sizing_checks import SizingChecks
 from tests.simulation.full_system.venue_events import VenueEvents
-from tests.simulation.full_system.world_record import MESSAGES, WorldRecord
+from tests.simulation.full_system.world_record import MESSAGES, PAID_CALLS, WorldRecord
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 # After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
@@ -222,6 +222,7 @@ def _assemble_parts(
         writes=lambda: observer.writes,
         noticed=_notice_turns(observer, gauge, loop, watch),
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
+        calls=lambda: len(PAID_CALLS),
     )
     if traits.drawn:
         config.tables = draw_config(plan.seed, tables, lives.registry()).tables
@@ -239,6 +240,7 @@ def _assemble_parts(
     observer.lives, observer.people, record.lives = lives, people, lives
     watch.ledger = lambda: _ledger_path(lives)
     weather = _make_weather(traits, bridges, clock, chance)
+    people.outbid = weather.outbid
     loop.programs.append(signer_program(machine))
     return _SimulationParts(
         plan=plan,
@@ -299,11 +301,12 @@ async def _run_days(parts: _SimulationParts) -> None:
     pauses = SeededRandom(parts.plan.seed).stream("pauses")
     end_s, fates = parts.plan.days * DAY_S, iter(parts.traits.endings)
     while parts.clock.monotonic() < end_s:
-        await parts.lives.live(until_s=end_s, life_ending=next(fates, END_OF_TIME))
+        await parts.lives.live(until_s=end_s, life_ending=(fate := next(fates, END_OF_TIME)))
         _judge_life(parts)
         if parts.plan.people and parts.lives.ends[-1] == KILLED and not parts.traits.is_quiet:
             parts.people.saw_kill()
-        await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
+        was_cut = parts.lives.ends[-1] == KILLED
+        await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)) + was_cut * fate.pause_s)
         if parts.plan.people and parts.clock.monotonic() >= parts.traits.changes_at_s:
             parts.config.change(parts.lives, parts.people)
     for task in going:
@@ -480,7 +483,12 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     world: dict[str, Any] = {"locked": schedule.locked, "acts": facts["acts"], "closed": facts["closed"]}
     world["spoilt"] = facts["spoilt"]
     omissions = OmissionChecks(
-        **known, passes=passes, **world, accounts=facts["accounts"], outcomes=_known_outcomes(parts, schedule.ledger)
+        **known,
+        passes=passes,
+        **world,
+        accounts=facts["accounts"],
+        outcomes=_known_outcomes(parts, schedule.ledger),
+        lives=schedule.lives,
     )
     renewals = RenewalChecks(**known, passes=passes, **world, prices=facts["prices"])
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])

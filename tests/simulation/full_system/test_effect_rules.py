@@ -144,6 +144,15 @@ def test_a_forecast_is_an_answer_of_its_forecaster(shift: float, wrong: int) -> 
     assert len(judge({"beliefs": [{**row, "crowd": 0.25}]})) == wrong
 
 
+# Cut short, a trial says what it believed before; the whole of it is the last of three steps.
+@pytest.mark.parametrize(("step", "is_whole", "wrong"), [(3, 1, 0), (1, 0, 0), (1, 1, 1), (2, 1, 1)])
+def test_a_whole_trial_says_what_it_believed_last(step: int, is_whole: int, wrong: int) -> None:
+    lean = 2.0 * int(hashlib.sha256(REF.encode()).hexdigest()[:8], 16) / 2**32 - 1.0
+    answer = 1.0 / (1.0 + 3.0 * math.exp(-0.3 * lean * step))
+    row = {"ref": REF, "forecaster": "drifter", "cutoff": NOON.isoformat(), "probability": answer, "crowd": 0.25}
+    assert len(judge({"beliefs": [{**row, "is_whole": is_whole}]})) == wrong
+
+
 # A million tokens cost two dollars.
 @pytest.mark.parametrize(
     ("usd", "most", "wrong"), [(2.0, 2.0, 0), (0.0, 3.0, 0), (1.0, 1.0, 1), (2.5, 2.5, 1), (0.0, 1.5, 1)]

@@ -121,6 +121,19 @@ class VenueEvents:
         if self.pit is not None:
             self.pit.begin(first)
 
+    def outbid(self, venue: str, order: str, cents: float) -> None:
+        """Let others move the price of a contract so far that an order such as "buy yes CONTRACT" gets a worse one."""
+        side, leg, contract = order.split(" ", 2)
+        move = cents / 100.0 * (1.0 if (side == "buy") is (leg == "yes") else -1.0)
+        if venue == "polymarket" and self.pit is not None:
+            self.pit.move_price(contract, move)
+        name, _, answer = contract.partition("/")
+        market = None if self.bridges.manifold is None else self.bridges.manifold.state.markets.get(name)
+        if venue == "manifold" and market is not None and market.is_open(round(self.clock.now().timestamp() * 1000)):
+            one = market.answer(answer) if answer else None
+            price = (market.pool if one is None else one.pool).prob + move
+            self.bridges.manifold.world.move_price(market, min(0.97, max(0.03, price)), answer=one)
+
     async def run_events(self) -> None:
         """Let things happen, for ever."""
         events: tuple[tuple[float, Callable[[], object]], ...] = (
