@@ -112,6 +112,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "llm.budget.day_usd": (0.7, 0.05, 2.0),
     "llm.budget.question_usd": (0.5, 0.02, 1.0),
     "llm.providers.*.day_usd": (0.6, 0.03, 0.6),
+    "llm.providers.*.per_minute": (0.3, 20.0, 200.0),
     "venues.manifold.settings.resolve_after_s": (0.5, 601.0, 5_400.0),
     "llm.budget.run_usd": (0.0, 0.0, 0.0),
     "llm.budget.ask_above_usd": (0.0, 0.0, 0.0),

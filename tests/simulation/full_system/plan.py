@@ -146,7 +146,7 @@ LONG_PAUSE, LONG_PAUSE_S = 1 / 2, (1.2 * HOUR_S, 5.0 * HOUR_S)
 TIGHT, SMALL_ORDER, WIDE = 2 / 5, 3.0, 500.0
 TIGHT_AMOUNTS: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("caps.per_question", "bankroll.per_question"), (3.2, 7.0)),
-    **dict.fromkeys(("caps.per_event", "bankroll.per_event"), (3.2, 9.0)),
+    **dict.fromkeys(("caps.per_event", "bankroll.per_event"), (3.2, 5.5)),
     **dict.fromkeys(("caps.per_category", "bankroll.per_pass"), (5.0, 15.0)),
     **dict.fromkeys(("caps.per_day", "caps.total", "bankroll.per_day", "bankroll.total"), (8.0, 25.0)),
 }
@@ -440,6 +440,7 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         # Nobody confirms costs here, so forecasts would wait for that until the end.
         priced = dict.fromkeys(tables["llm"]["models"], MODEL_PRICES)
         tables["llm"] = {**tables["llm"], "models": priced, "budget": {"ask_above_usd": 1_000.0}}
+        tables["llm"]["providers"] = {name.partition(":")[0]: {} for name in priced}
     if traits.drawn:
         tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
         tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}
