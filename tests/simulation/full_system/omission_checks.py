@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +36,9 @@ HEARD, CLOSE_MARGIN_S = timedelta(minutes=15), 60.0
 OLD_LISTS, ASKED = 2, "asked for"
 # A price that could not be read: the forecast is postponed before it begins.
 ERROR_REASON = re.compile(r"\w+Error: ")
+FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+# A pass begins forecasts for a quarter of an hour.
+LONG_PASS = timedelta(minutes=15)
 _STOPS = ("halt", "stop file", "disarm")
 _ENDED = ("superseded", "refused", "acked")
 MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H, RESOLVE_AFTER_S = 1.0, 72.0, (24.0, 2.0), 900.0
@@ -216,8 +219,24 @@ class OmissionChecks:
 
     def _is_able(self, venue: str, one: JobPass) -> bool:
         first, last = one.started_at - ONE_MOMENT, one.ended_at + ONE_MOMENT
-        is_spoilt = any(first <= at <= last for at in self.spoilt.get(venue, ()))
+        moments = self._spoilt[venue]
+        place = bisect_left(moments, first)
+        is_spoilt = place < len(moments) and moments[place] <= last
         return not is_spoilt and not self._is_halted(venue, one.started_at, one.ended_at)
+
+    @cached_property
+    def _spoilt(self) -> dict[str, list[datetime]]:
+        """When answers of each venue were not what was true, in order."""
+        return defaultdict(list, {venue: sorted(moments) for venue, moments in self.spoilt.items()})
+
+    @cached_property
+    def _halts(self) -> dict[str, list[tuple[datetime, datetime]]]:
+        """From when until when each venue, or everything, was halted."""
+        found: dict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
+        for row in read_rows(self.ledger, "select venue, at, resumed_at from halt"):
+            until = parse_timestamp(row["resumed_at"]) if row["resumed_at"] else FOR_EVER
+            found[row["venue"]].append((parse_timestamp(row["at"]), until))
+        return found
 
     def _list_passes(self, job: str, since: datetime, until: datetime | None) -> list[JobPass]:
         found = self._by_job[job]
@@ -226,6 +245,11 @@ class OmissionChecks:
             return []
         first = bisect_right([one.started_at for one in found], since + ONE_MOMENT)
         return [one for one in found[first:] if one.ended_at < until - ONE_MOMENT]
+
+    def _forecast_passes(self, since: datetime, until: datetime) -> int:
+        """Return how many passes had the time to forecast what was due: a long one leaves the rest to the next."""
+        passes = self._list_passes("forecast", since, until)
+        return sum(one.ended_at - one.started_at < LONG_PASS for one in passes)
 
     def _policy(self, name: str, default: Any) -> list[Any]:
         return [config.get("policy", {}).get(name, default) for config in self.configs]
@@ -419,24 +443,23 @@ class OmissionChecks:
         return self._is_stopped_by_people(venue, since, until) or self._is_halted(venue, since, until)
 
     def _is_stopped_by_people(self, venue: str, since: datetime, until: datetime | None) -> bool:
-        until = until or datetime.max.replace(tzinfo=UTC)
+        until = until or FOR_EVER
+        return any(
+            act["clock"] <= until and min(ended, until) + LONGEST_MOVE >= since
+            for act, ended in self._stops
+            if act.get("venue") in {venue, "", None}
+        )
+
+    @cached_property
+    def _stops(self) -> list[tuple[Fact, datetime]]:
+        """What people did to stop something, with when they made that good."""
         ends = [act["clock"] for act in self.acts if act["kind"] == "stop file gone"]
-        for act in self.acts:
-            if act["kind"] in _STOPS and act.get("venue") in {venue, "", None} and act["clock"] <= until:
-                ended = min((at for at in ends if at > act["clock"]), default=until)
-                if ended + LONGEST_MOVE >= since:
-                    return True
-        return False
+        stops = [act for act in self.acts if act["kind"] in _STOPS]
+        return [(act, min((at for at in ends if at > act["clock"]), default=FOR_EVER)) for act in stops]
 
     def _is_halted(self, venue: str, since: datetime, until: datetime | None) -> bool:
-        until = until or datetime.max.replace(tzinfo=UTC)
-        halts = read_rows(self.ledger, "select venue, at, resumed_at from halt")
-        return any(
-            row["venue"] in {venue, ""}
-            and parse_timestamp(row["at"]) <= until
-            and (row["resumed_at"] is None or parse_timestamp(row["resumed_at"]) >= since)
-            for row in halts
-        )
+        halts = [*self._halts[venue], *self._halts[""]]
+        return any(at <= (until or FOR_EVER) and resumed >= since for at, resumed in halts)
 
     def _not_renewed(self) -> Iterator[str]:
         """A forecast is renewed once it is stale and at the times before the close, and tried again where it failed."""
@@ -463,7 +486,7 @@ class OmissionChecks:
         for row in read_rows(self.ledger, _RUNS):
             started, is_event = parse_timestamp(row["started_at"]), ":event:" in row["ref"]
             for since, until in () if is_event or row["why"] == ASKED else self.closed.get(row["ref"], ()):
-                if since is None or not since < started < (until or datetime.max.replace(tzinfo=UTC)):
+                if since is None or not since < started < (until or FOR_EVER):
                     continue
                 if (count := self._passes_between(f"discover {row['venue']}", since, started)) > OLD_LISTS:
                     what = f"{row['ref']} was forecast at {started} by {row['forecaster']}, {row['why']}"
@@ -481,7 +504,7 @@ class OmissionChecks:
         due, why = self._due(made, closes, is_moved=row["versions"] > 1)
         if ERROR_REASON.match((after["why"] if after else row["waits_for"]) or ""):
             return
-        if due < min(ends) and (count := self._passes_between("forecast", due, until)):
+        if due < min(ends) and (count := self._forecast_passes(due, until)):
             what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"
             yield f"omission: {what} was to be renewed at {due}, {why}, and {count} passes did not"
 
@@ -508,7 +531,7 @@ class OmissionChecks:
         # It was tried, and postponed for another reason, such as a price that could not be read.
         if (after["why"] if after else row["waits_for"]) not in {row["detail"], None}:
             return
-        if count := self._passes_between("forecast", due, until):
+        if count := self._forecast_passes(due, until):
             what = f"the forecast of {row['ref']} by {row['forecaster']} that failed at {ended}"
             yield f"omission: {what} was to be tried again at {due}, it closes at {closes}, and {count} passes did not"
 

@@ -502,6 +502,7 @@ def _venue_table(
         amount = traits.tight[1] if section == "caps" else round(traits.tight[1] / BALANCE, 6)
         caps = dict.fromkeys(("per_question", "per_event", "per_creator", "per_category", "per_day", "total"), WIDE)
         found["caps"] = {**caps, "per_order": SMALL_ORDER, "orders_per_hour": 100}
+        found["caps"] |= dict.fromkeys(("daily_loss", "drawdown"), WIDE)
         found["bankroll"] = {**WHOLE_ACCOUNT, "min_stake": 1.0}
         found[section][bound] = amount
     if name in TRADING and traits.balance < BALANCE:

@@ -1,6 +1,7 @@
 """What was not done, judged on ledgers that are written by hand: what may be is accepted, and what may not is named."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,14 @@ def test_a_forecast_is_renewed_in_time(
     found = judge(tmp_path, forecast(0.0), *rows, *question(closes), passes=passes, configs=[config])
     late = [one for one in found if f"of {NOON}" in one]
     assert (bool(late), all(words in one for one in late)) == (bool(words), True)
+
+
+@pytest.mark.parametrize(("minutes", "count"), [(14.0, 1), (16.0, 0)])
+def test_what_a_long_pass_could_not_begin_waits_for_the_next_one(tmp_path: Path, minutes: float, count: int) -> None:
+    [one] = passed("forecast", 6.5)
+    passes = [replace(one, ended_at=one.started_at + timedelta(minutes=minutes))]
+    rows = [forecast(0.0), held("superseded by revision 2", 0.0), *question(30.0)]
+    assert ["to be renewed" in one for one in judge(tmp_path, *rows, passes=passes)] == [True] * count
 
 
 # It is stale after six hours.
