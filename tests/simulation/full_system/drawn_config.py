@@ -111,7 +111,7 @@ RANGES: Mapping[str, tuple[float, float, float]] = {
     "forecasters.drifter*.settings.thinks_s": (0.7, 5.0, 60.0),
     "llm.budget.day_usd": (0.7, 0.05, 2.0),
     "llm.budget.question_usd": (0.5, 0.02, 1.0),
-    "llm.providers.*.day_usd": (0.6, 0.03, 0.6),
+    "llm.providers.*.day_usd": (0.8, 0.02, 0.3),
     "llm.providers.*.per_minute": (0.3, 20.0, 200.0),
     "venues.manifold.settings.resolve_after_s": (0.5, 601.0, 5_400.0),
     "llm.budget.run_usd": (0.0, 0.0, 0.0),

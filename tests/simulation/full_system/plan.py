@@ -144,6 +144,10 @@ LONG_PAUSE, LONG_PAUSE_S = 1 / 2, (1.2 * HOUR_S, 5.0 * HOUR_S)
 # In how many seeds of those that trade, with enough cash, one bound alone is tight, so that no other one hides what
 # goes beyond it: which, and at which amount. Orders are so small that several of them meet it.
 TIGHT, SMALL_ORDER, WIDE = 2 / 5, 3.0, 500.0
+# Forecasts are renewed in each pass there, so that positions grow order by order, at times from one level of a book.
+# What own orders on paper took of a level is known to Foxcast alone, so more of the seeds with such books are so.
+TIGHT_ON_PAPER = 2 / 3
+RENEWED: Mapping[str, float] = {"stale_after_h": 1.5, "min_gap_h": 0.5}
 TIGHT_AMOUNTS: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("caps.per_question", "bankroll.per_question"), (3.2, 7.0)),
     **dict.fromkeys(("caps.per_event", "bankroll.per_event"), (3.2, 5.5)),
@@ -328,7 +332,8 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
 def _draw_tight(traits: SimulationTraits, stream: np.random.Generator) -> SimulationTraits:
     """Return the traits as they are, or with one bound that is tight."""
     names = [name for name in TIGHT_AMOUNTS if "polymarket" in traits.modes or name not in OF_EVENTS]
-    is_tight, name = stream.random() < TIGHT, names[int(stream.integers(len(names)))]
+    share = TIGHT_ON_PAPER if traits.modes.get("polymarket") == "paper" and not traits.has_world else TIGHT
+    is_tight, name = stream.random() < share, names[int(stream.integers(len(names)))]
     is_able = not traits.is_quiet and traits.balance == BALANCE and bool({*traits.modes} & {*TRADING})
     if not is_tight or not is_able:
         return traits
@@ -449,6 +454,8 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         tables["alerts"] |= {"quiet_hours": traits.night[0], "time_zone": traits.night[1]}
     if traits.withdraws:
         tables["policy"] = {"withdraw_stale": True}
+    if traits.tight is not None:
+        tables["policy"] = tables.get("policy", {}) | RENEWED
     if traits.has_outages:
         tables["alerts"]["every_s"] = LOOKS_EVERY_S
     if traits.sends_often:

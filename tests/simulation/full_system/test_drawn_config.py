@@ -29,6 +29,7 @@ TABLES = {
     "plugins": [*NAMES, "blf", "sandbox", "openai_compatible"],
     "venues": {name: {"forecasters": ["blf"]} for name in NAMES},
     "forecasters": {"blf": {}, "drifter": {}},
+    "llm": {"providers": {"openai_compatible": {}}},
 }
 SEEDS = range(1, 13)
 
