@@ -346,6 +346,16 @@ def test_losses_stop_an_account_on_paper(
     assert len([one for one in found if "lost" in one]) == count
 
 
+# Of a day before, the readings of hours are kept.
+@pytest.mark.parametrize(("hours", "count"), [(0.0, 1), (1.0, 0)])
+def test_a_loss_is_judged_where_its_reading_is_kept(tmp_path: Path, hours: float, count: int) -> None:
+    rows = [reading(100.0 * place, 100.0, number=place, equity=96.0) for place in range(4)]
+    why, since = "5.10 was lost since the highest reading, more than caps.drawdown = 5", 399.0 + 3600.0 * hours
+    halted = {"venue": "polymarket", "by": "", "why": why, "at": at(since), "end_condition": "person"}
+    found = judge(tmp_path, *rows, ("halt", halted), drawdown=5.0)
+    assert len([one for one in found if "lost" in one]) == count
+
+
 # 10 shares rest at 0.42, of which 4 were bid for before; then 9 are sold at 0.42.
 @pytest.mark.parametrize(
     ("queue", "got", "price", "count"),

@@ -430,6 +430,19 @@ async def test_the_legs_of_one_event_are_sized_as_one_bet(trading_fixture: Tradi
     assert trading_fixture.bought() == pytest.approx([15.0, 15.0])
 
 
+async def test_a_leg_that_was_held_and_a_new_one_are_sized_as_one_bet(trading_fixture: TradingFixture) -> None:
+    trading_fixture.broker.cash, trading_fixture.wants.stake = 1000.0, 30.0
+    trading_fixture.execution_policy = replace(trading_fixture.execution_policy, bankroll=BankrollSection())
+    await trading_fixture.forecast("ann wins", event="the vote")
+    trading_fixture.wants.fault = ServiceUnavailableError("the market cannot be read")
+    assert await trading_fixture.submit() == "0 planned, 1 held, 0 acknowledged"
+    trading_fixture.wants.fault = None
+    await trading_fixture.jobs_fixture.clock.advance(3600)
+    await trading_fixture.forecast("bob wins", event="the vote")
+    await trading_fixture.submit()
+    assert trading_fixture.bought() == pytest.approx([15.0, 15.0])
+
+
 async def test_many_passes_of_a_day_leave_most_of_the_account_alone(trading_fixture: TradingFixture) -> None:
     trading_fixture.wants.stake = 40.0
     trading_fixture.execution_policy = replace(trading_fixture.execution_policy, bankroll=BankrollSection())
