@@ -144,10 +144,11 @@ LONG_PAUSE, LONG_PAUSE_S = 1 / 2, (1.2 * HOUR_S, 5.0 * HOUR_S)
 # In how many seeds of those that trade, with enough cash, one bound alone is tight, so that no other one hides what
 # goes beyond it: which, and at which amount. Orders are so small that several of them meet it.
 TIGHT, SMALL_ORDER, WIDE = 2 / 5, 3.0, 500.0
-# Forecasts are renewed in each pass there, so that positions grow order by order, at times from one level of a book.
+# Forecasts are renewed in every other pass there, so that positions grow order by order, at times from one level of a
+# book.
 # What own orders on paper took of a level is known to Foxcast alone, so more of the seeds with such books are so.
 TIGHT_ON_PAPER = 2 / 3
-RENEWED: Mapping[str, float] = {"stale_after_h": 1.5, "min_gap_h": 0.5}
+RENEWED_AFTER_H, RENEWED_GAP_H = 1.8 * PACES["forecast"] / HOUR_S, 0.5
 TIGHT_AMOUNTS: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("caps.per_question", "bankroll.per_question"), (3.2, 7.0)),
     **dict.fromkeys(("caps.per_event", "bankroll.per_event"), (3.2, 5.5)),
@@ -455,7 +456,8 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
     if traits.withdraws:
         tables["policy"] = {"withdraw_stale": True}
     if traits.tight is not None:
-        tables["policy"] = tables.get("policy", {}) | RENEWED
+        renewed = {"stale_after_h": RENEWED_AFTER_H * traits.pace, "min_gap_h": RENEWED_GAP_H}
+        tables["policy"] = tables.get("policy", {}) | renewed
     if traits.has_outages:
         tables["alerts"]["every_s"] = LOOKS_EVERY_S
     if traits.sends_often:
