@@ -134,8 +134,8 @@ class AlertChecks:
             told = [alert for alert in alerts if row["words"] in alert["text"]]
             if seen and not self._has_clock_moved(since, seen[-1].ended_at):
                 # What was reported, and has healed, is reported again when it breaks again.
-                first, last = row["since"], format_timestamp(seen[-1].ended_at)
-                told = [one for one in told if one["opened_at"] <= last and (one["closed_at"] or "~") > first]
+                looked, broken = format_timestamp(seen[-1].ended_at), row["since"]
+                told = [one for one in told if one["opened_at"] <= looked and (one["closed_at"] or "~") > broken]
             if seen and not told:
                 yield f"alerts: {row['what']} of {since} was not reported by {len(seen)} passes"
         yield from self._reported_again(alerts, looks)

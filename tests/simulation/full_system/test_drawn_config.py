@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import Field
@@ -100,7 +101,7 @@ def test_one_bound_alone_is_tight_in_some_seeds() -> None:
         traits = draw_traits(SimulationPlan(seed=seed))
         if traits.tight is None:
             continue
-        venues = {name: {"settings": {}} for name in traits.modes}
+        venues: dict[str, Any] = {name: {"settings": {}} for name in traits.modes}
         tables = simulation_tables(traits, {"plugins": [], "venues": venues, "llm": {"models": {}}})
         for table in [tables["venues"][name] for name in ("manifold", "polymarket") if name in traits.modes]:
             caps = {f"caps.{name}": value for name, value in table["caps"].items() if value < WIDE}

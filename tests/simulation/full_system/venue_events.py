@@ -129,7 +129,7 @@ class VenueEvents:
             self.pit.move_price(contract, move)
         name, _, answer = contract.partition("/")
         market = None if self.bridges.manifold is None else self.bridges.manifold.state.markets.get(name)
-        if venue == "manifold" and market is not None and market.is_open(round(self.clock.now().timestamp() * 1000)):
+        if self.bridges.manifold is not None and market is not None and market in self._open():
             one = market.answer(answer) if answer else None
             price = (market.pool if one is None else one.pool).prob + move
             self.bridges.manifold.world.move_price(market, min(0.97, max(0.03, price)), answer=one)
@@ -322,9 +322,10 @@ class VenueEvents:
             case _:
                 # Some are published before they are open, and take forecasts all the same.
                 opens = now + (closes - now) / 3.0 if number % OPENS_LATER == 0 else now
+                spot: dict[str, Any] = {}
                 if number % AT_ONE_MOMENT == 0:
-                    terms |= {"spot": now + (closes - now) / 2.0, "score_type": "spot_peer"}
-                self._questions.append(ask(f"Will bridge {number} open?", open=opens, **terms))
+                    spot = {"spot": now + (closes - now) / 2.0, "score_type": "spot_peer"}
+                self._questions.append(ask(f"Will bridge {number} open?", open=opens, **terms, **spot))
 
     def _trade(self) -> None:
         if self.bridges.manifold is not None and (markets := self._open()):
@@ -378,9 +379,9 @@ class VenueEvents:
                 known = {"binary": ("yes", "no", "annulled"), "multiple_choice": TREES}
                 outcomes = known.get(due[0].type) or _landings(due[0])
                 end, part = outcomes[int(self.stream.integers(len(outcomes)))], float(self.entries.uniform(0.0, 2.0))
-                # Every other outcome is entered later than it was true, which was after the close.
-                known = max(due[0].close, now - part * (now - due[0].close)) if now > due[0].close else None
-                self.bridges.metaculus.world.resolve(due[0], end, known=known)
+                # Many outcomes are entered later than they were true, which was after the close.
+                true_at = max(due[0].close, now - part * (now - due[0].close)) if now > due[0].close else None
+                self.bridges.metaculus.world.resolve(due[0], end, known=true_at)
 
     def _is_known(self, name: str, closed_s: float, now: datetime) -> bool:
         """Say whether the outcome is known: up to six hours before the close, or up to a day and a half after it."""
