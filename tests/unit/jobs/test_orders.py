@@ -62,7 +62,7 @@ async def test_orders_of_one_pass_share_the_same_cash_and_caps(trading_fixture: 
 
 
 async def test_what_was_held_before_shares_the_cash_with_what_is_new(trading_fixture: TradingFixture) -> None:
-    """They are sized in two groups of one pass, on an account that was read once."""
+    """Four orders of 10 would be 40, and there are 25."""
     trading_fixture.broker.cash = 25.0
     stop_file = trading_fixture.jobs_fixture.kill_switch.stop_file
     stop_file.touch()
@@ -72,7 +72,7 @@ async def test_what_was_held_before_shares_the_cash_with_what_is_new(trading_fix
     await trading_fixture.jobs_fixture.clock.advance(601)
     await trading_fixture.forecast("hail", "fog")
     assert await trading_fixture.submit() == "4 planned, 0 held, 4 acknowledged"
-    assert trading_fixture.bought() == pytest.approx([10.0, 10.0, 2.5, 2.5])
+    assert trading_fixture.bought() == pytest.approx([6.25] * 4)
 
 
 async def test_cash_that_waiting_orders_will_take_is_not_spent_twice(trading_fixture: TradingFixture) -> None:
