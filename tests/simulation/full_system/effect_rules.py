@@ -191,15 +191,17 @@ class EffectReferee(WorldFacts):
                 yield position, min(worth), max(worth)
 
     def _is_kept(self, contract: str, order: Fact, table: Fact) -> bool:
-        """Say whether a position may stay: closing soon, locked, of somebody else, or tried to sell of late."""
+        """Say whether a position may stay: closed or soon to be, locked, of somebody else, or tried to sell of late."""
         rows = [row for row in self.ledger["traded"] if row["contract"] == contract]
         if not any(row["side"] == "buy" for row in rows):
             return True
         ref, closes = rows[0]["ref"], rows[0]["closes_at"]
         margin = timedelta(seconds=table.get("close_margin_s", 60.0)) + CLOCK_SET
         tried = [datetime.fromisoformat(row["planned_at"]) for row in rows if row["closing"] or row["side"] == "sell"]
+        spans = self.facts.get("closed", {}).get(ref, ())
         return (
-            (closes is not None and datetime.fromisoformat(closes) <= order["clock"] + margin)
+            any(since <= order["clock"] and (until is None or until >= order["clock"]) for since, until in spans)
+            or (closes is not None and datetime.fromisoformat(closes) <= order["clock"] + margin)
             or any(str(act.get("ref")) == ref for act in self.facts["acts"] if act["kind"] == "lock")
             or any(abs((at - order["clock"]).total_seconds()) < TRIED_S for at in tried)
         )
