@@ -240,7 +240,6 @@ def _assemble_parts(
     observer.lives, observer.people, record.lives = lives, people, lives
     watch.ledger = lambda: _ledger_path(lives)
     weather = _make_weather(traits, bridges, clock, chance)
-    people.outbid = weather.outbid
     loop.programs.append(signer_program(machine))
     return _SimulationParts(
         plan=plan,
@@ -295,6 +294,7 @@ def _make_weather(
 
 async def _run_days(parts: _SimulationParts) -> None:
     """Let lives come and go until the days are over, then one more in calm weather."""
+    parts.people.outbid = parts.weather.outbid
     parts.weather.begin()
     parts.people.make_good()
     going = [*_start_events(parts), *_start_people(parts)]
