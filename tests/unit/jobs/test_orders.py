@@ -443,6 +443,20 @@ async def test_a_leg_that_was_held_and_a_new_one_are_sized_as_one_bet(trading_fi
     assert trading_fixture.bought() == pytest.approx([15.0, 15.0])
 
 
+async def test_what_is_forecast_in_the_course_of_a_pass_waits_for_the_next_one(trading_fixture: TradingFixture) -> None:
+    """The account was read as the pass began, and does not show what was sold since."""
+    questions = ["snow"]
+
+    async def forecast_more() -> None:
+        await trading_fixture.forecast(*[questions.pop() for _ in questions[:1]])
+
+    await trading_fixture.forecast("rain")
+    trading_fixture.wants.meanwhile = forecast_more
+    assert await trading_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
+    assert questions == []
+    assert await trading_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
 async def test_many_passes_of_a_day_leave_most_of_the_account_alone(trading_fixture: TradingFixture) -> None:
     trading_fixture.wants.stake = 40.0
     trading_fixture.execution_policy = replace(trading_fixture.execution_policy, bankroll=BankrollSection())
