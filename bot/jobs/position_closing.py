@@ -27,7 +27,6 @@ from bot.jobs.privileged_requests import authorize_request
 from bot.store import requests, submission_queries
 from bot.store.audit_log import AuditRow
 from bot.store.decisions import SnapshotRequest
-from bot.store.event_log import ALERT_EVENT
 from bot.store.ledger import Ledger
 from bot.store.requests import ClosingResult, ClosingState
 
@@ -342,8 +341,7 @@ async def close_by_policy(
             continue
         done = await close_position(job, builder, account, position, venue=policy.venue, why=why)
         result, now = replace(done, reason=why), job.clock.now()
-        await requests.record_closing_result(job.ledger, result, at=now)
-        await job.ledger.events.add_event(ALERT_EVENT, f"{policy.venue}: {result}", at=now)
+        await requests.record_closing_result(job.ledger, result, at=now, alert=f"{policy.venue}: {result}")
         sold.append(result)
     results = {(one.contract, one.leg): one for one in sold}
     left = [_left_after_sale(one, results.get((one.contract, one.leg))) for one in account.positions]

@@ -199,13 +199,16 @@ async def _load_context_builder(job: SubmitJobContext) -> DecisionContextBuilder
 
 
 async def _forecasts_to_decide(job: SubmitJobContext) -> AsyncIterator[list[Forecast]]:
-    """Yield all new forecasts, then one chunk of those whose hold has expired."""
-    while forecasts := await job.ledger.forecasts.undecided(FORECASTS_AT_ONCE):
+    """Yield all new forecasts, the first ones with those whose hold has expired: orders are sized together.
+
+    What is forecast meanwhile waits for the next pass, which reads the accounts again.
+    """
+    again = await job.ledger.forecasts.held(FORECASTS_AT_ONCE, now=job.clock.now())
+    while forecasts := [*again, *(new := await job.ledger.forecasts.undecided(FORECASTS_AT_ONCE))]:
+        again = []
         yield forecasts
-        if job.outbox.is_stopping():
+        if len(new) < FORECASTS_AT_ONCE or job.outbox.is_stopping():
             return
-    if again := await job.ledger.forecasts.held(FORECASTS_AT_ONCE, now=job.clock.now()):
-        yield again
 
 
 @dataclass(frozen=True, slots=True)

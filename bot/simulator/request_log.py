@@ -62,11 +62,13 @@ class EffectLog:
         """Note an effect."""
         self._effects.append(effect)
 
-    def effects(self, kind: str | None = None, *, account: str | None = None) -> Sequence[RequestEffect]:
-        """Return the effects, of one kind and account where given, oldest first."""
+    def effects(
+        self, kind: str | None = None, *, account: str | None = None, since: int = 0
+    ) -> Sequence[RequestEffect]:
+        """Return the effects, of one kind and account where given, oldest first; ``since``: after so many of any."""
         return [
             effect
-            for effect in self._effects
+            for effect in self._effects[since:]
             if kind in {None, effect.kind} and (account is None or account == effect.account)
         ]
 

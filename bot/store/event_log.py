@@ -1,5 +1,6 @@
 """The log of the daemon: events for people, and runs of jobs."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlite_utils import Database
@@ -61,7 +62,16 @@ class EventLog:
 
     async def add_event(self, kind: str, text: str, *, at: datetime) -> None:
         """Record an event."""
-        await self.writer.run(lambda database: add_event(database, kind, text, at))
+        await self.add_events([(kind, text)], at=at)
+
+    async def add_events(self, events: Sequence[tuple[str, str]], *, at: datetime) -> None:
+        """Record events, each with its kind and text: all or none of them."""
+
+        def add_all(database: Database) -> None:
+            for kind, text in events:
+                add_event(database, kind, text, at)
+
+        await self.writer.run(add_all)
 
     async def recent(self, limit: int, kind: str | None = None) -> list[LedgerEvent]:
         """Return the newest events of one kind, or of any, newest first."""

@@ -12,6 +12,7 @@ from bot.core.light_dataclass import dataclass
 from bot.core.operator_requests import CancelOrder, ClosePositions, OperatorRequest, SignedRequest
 from bot.core.orders import ContractSide
 from bot.store.database import translate_errors
+from bot.store.event_log import ALERT_EVENT
 from bot.store.ledger import Ledger
 from bot.store.private_files import read_private_file, sync_to_disk, write_private_file
 from bot.store.serialization import JsonSerializer, format_timestamp
@@ -188,9 +189,10 @@ def is_pending(path: Path) -> bool:
     return path.exists()
 
 
-async def record_closing_result(ledger: Ledger, result: ClosingResult, *, at: datetime) -> None:
-    """Record the result of closing a position."""
-    await ledger.events.add_event(CLOSING_EVENT_KIND, _CLOSING_RESULT_SERIALIZER.encode(result), at=at)
+async def record_closing_result(ledger: Ledger, result: ClosingResult, *, at: datetime, alert: str = "") -> None:
+    """Record the result of closing a position, and the ``alert`` about it in the same write."""
+    recorded = [(CLOSING_EVENT_KIND, _CLOSING_RESULT_SERIALIZER.encode(result))]
+    await ledger.events.add_events([*recorded, *[(ALERT_EVENT, alert)] * bool(alert)], at=at)
 
 
 async def read_closing_results(ledger: Ledger, request: str) -> list[ClosingResult]:

@@ -132,7 +132,12 @@ class AlertChecks:
             since, until = parse_timestamp(row["since"]), row["until"] and parse_timestamp(row["until"])
             seen = [one for one in looks if one.started_at > since + LONGEST_MOVE + ONE_MOMENT]
             seen = [one for one in seen if until is None or one.ended_at < until - LONGEST_MOVE]
-            if seen and not any(row["words"] in alert["text"] for alert in alerts):
+            told = [alert for alert in alerts if row["words"] in alert["text"]]
+            if seen and not self._has_clock_moved(since, seen[-1].ended_at):
+                # What was reported, and has healed, is reported again when it breaks again.
+                looked, broken = format_timestamp(seen[-1].ended_at), row["since"]
+                told = [one for one in told if one["opened_at"] <= looked and (one["closed_at"] or "~") > broken]
+            if seen and not told:
                 yield f"alerts: {row['what']} of {since} was not reported by {len(seen)} passes"
         yield from self._reported_again(alerts, looks)
         yield from self._happened(alerts, looks)

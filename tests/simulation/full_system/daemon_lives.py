@@ -67,10 +67,11 @@ class DaemonLives:
     """The lives of one Foxcast, one after the other, each on the files of the one before; ``ends`` is how they ended.
 
     ``began`` is when, by the ``clock`` of the machine, which people may set. ``writes`` tells how many writes the
-    venues heard so far, ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to
-    close positions. ``passes`` are the runs of jobs, in the order in which they ended, ``cut_off`` those that did not
-    end before their life. ``killed_with`` counts the kills at which an intent in a state was there. ``noticed`` is
-    called at each turn of the loop, ``beats`` at each heartbeat.
+    venues heard so far, ``calls`` how many were made for forecasts, ``asked`` is set when people have asked for
+    something, ``asked_to_close`` when that is to close positions. ``passes`` are the runs of jobs, in the order in
+    which they ended, ``cut_off`` those that did not end before their life. ``killed_with`` counts the kills at which an
+    intent in a state was there. ``noticed`` is called at each turn of the loop, ``beats`` at each
+    heartbeat.
     """
 
     clock: VirtualClock
@@ -80,6 +81,7 @@ class DaemonLives:
     writes: Callable[[], int]
     noticed: Callable[[], None]
     beats: Callable[[], None]
+    calls: Callable[[], int] = int
     ends: list[str] = field(default_factory=list)
     began: list[datetime] = field(default_factory=list)
     passes: list[JobRun] = field(default_factory=list)
@@ -338,6 +340,7 @@ class _KillTimer:
     _lit: int | None = None
     _from_s: float | None = None
     _from_writes: int = 0
+    _from_calls: int = 0
 
     def __call__(self, turn: int) -> None:
         self.lives.noticed()
@@ -345,12 +348,15 @@ class _KillTimer:
             return
         if self._from_s is None:
             self._from_s, self._from_writes = self.lives.loop.time(), self.lives.writes()
+            self._from_calls = self.lives.calls()
         if self._lit is None and self._is_time():
             self._lit = turn
         if self._lit is not None and turn == self._lit + self.life_ending.turns:
             self.lives.loop.call_soon(self.burn)
 
     def _is_time(self) -> bool:
+        if self.life_ending.calls:
+            return self.lives.calls() >= self._from_calls + self.life_ending.calls
         if self.life_ending.writes:
             return self.lives.writes() >= self._from_writes + self.life_ending.writes
         return self.lives.loop.time() >= (self._from_s or 0.0) + self.life_ending.after_s

@@ -56,7 +56,9 @@ ROWS: Mapping[str, str] = {
     "forecasts": "select id, ref, forecaster, cutoff from forecast where state = 'done'",
     # A price from minutes after the cutoff, which a clock that was set back leaves, is not shown to a forecaster.
     "beliefs": """select f.ref, f.forecaster, f.cutoff, p.probability,
-        iif(julianday(c.at) <= julianday(f.cutoff, '5 minutes'), c.probability, null) as crowd from forecast f
+        iif(julianday(c.at) <= julianday(f.cutoff, '5 minutes'), c.probability, null) as crowd, (
+          select sum(t.ending = 'finished') > 1 or sum(t.ending not in ('finished', 'failed')) = 0 from trial t
+          where t.forecast = f.id) as is_whole from forecast f
         join prediction p on p.forecast = f.id left join price c on c.id = f.price
         where f.state = 'done' and f.forecaster in ('drifter', 'drifter_second') and p.probability is not null
         and (select count(*) from prediction q where q.forecast = f.id) = 1""",
@@ -189,15 +191,17 @@ class EffectReferee(WorldFacts):
                 yield position, min(worth), max(worth)
 
     def _is_kept(self, contract: str, order: Fact, table: Fact) -> bool:
-        """Say whether a position may stay: closing soon, locked, of somebody else, or tried to sell of late."""
+        """Say whether a position may stay: closed or soon to be, locked, of somebody else, or tried to sell of late."""
         rows = [row for row in self.ledger["traded"] if row["contract"] == contract]
         if not any(row["side"] == "buy" for row in rows):
             return True
         ref, closes = rows[0]["ref"], rows[0]["closes_at"]
         margin = timedelta(seconds=table.get("close_margin_s", 60.0)) + CLOCK_SET
         tried = [datetime.fromisoformat(row["planned_at"]) for row in rows if row["closing"] or row["side"] == "sell"]
+        spans = self.facts.get("closed", {}).get(ref, ())
         return (
-            (closes is not None and datetime.fromisoformat(closes) <= order["clock"] + margin)
+            any(since <= order["clock"] and (until is None or until >= order["clock"]) for since, until in spans)
+            or (closes is not None and datetime.fromisoformat(closes) <= order["clock"] + margin)
             or any(str(act.get("ref")) == ref for act in self.facts["acts"] if act["kind"] == "lock")
             or any(abs((at - order["clock"]).total_seconds()) < TRIED_S for at in tried)
         )
@@ -338,13 +342,17 @@ class EffectReferee(WorldFacts):
                 yield f"referee: of {row['contract']}, a void one, {what}"
 
     def _beliefs(self) -> Iterator[str]:
-        """A forecast of yes or no is what its forecaster answers to the price on record, after one of its steps."""
+        """A forecast of yes or no is what its forecaster answers to the price on record, after its last step.
+
+        Only of trials that were cut short it may be what an earlier step says.
+        """
         for row in self.ledger["beliefs"]:
             tables = [era["config"].get("forecasters", {}).get(row["forecaster"], {}) for era in self.facts["eras"]]
-            said = [_drifted(row, table.get("settings", {}), step) for table in tables for step in STEPS]
+            steps = STEPS[-1:] if row.get("is_whole") else STEPS
+            said = [_drifted(row, table.get("settings", {}), step) for table in tables for step in steps]
             answers = [*said, *(min(max(one, LEAST_CHANCE), 1.0 - LEAST_CHANCE) for one in said)]
             # Where single trials are cut short, it is between them.
-            is_mixed = any(table.get("settings", {}).get("lingers_share") for table in tables)
+            is_mixed = len(steps) > 1 and any(table.get("settings", {}).get("lingers_share") for table in tables)
             is_between = min(answers) - BELIEF_SLACK <= row["probability"] <= max(answers) + BELIEF_SLACK
             is_one = any(abs(one - row["probability"]) < BELIEF_SLACK for one in answers)
             if not (is_between if is_mixed else is_one):

@@ -60,6 +60,7 @@ class VenueObserver:
     told: list[str] | None = None
     most_at_stake: float = 0.0
     _heard: Counter[str] = field(default_factory=Counter)
+    _effects: Counter[str] = field(default_factory=Counter)
     _seen: int = 0
     _days: dict[str, dict[str, str]] = field(default_factory=lambda: {"manifold": {}, "polymarket": {}})
     # When each write came, by the clock that Foxcast looks at.
@@ -75,9 +76,9 @@ class VenueObserver:
     def look(self) -> None:
         """Judge what was heard since the last look."""
         # Asked at each turn of the loop: most have nothing to see.
-        if sum(map(len, self._lists)) == self._seen:
+        if (seen := sum(map(len, self._lists))) == self._seen:
             return
-        self._seen = sum(map(len, self._lists))
+        self._seen = seen
         for name, server in self.bridges.servers.items():
             first, self._heard[name] = self._heard[name], len(server.requests)
             for place in range(first, len(server.requests)):
@@ -154,27 +155,35 @@ class VenueObserver:
         if people is None:
             return
         if manifold is not None:
-            effects = manifold.ledger.effects("bet", account=self.bridges.trader)
             bets, now = manifold.state.bets, manifold.now_ms()
-            self._judge_days("manifold", effects, lambda name: _stake(bets[name], now), _asked)
+            fresh = [one for one in self._fresh("manifold", manifold) if one.kind == "bet"]
+            fresh = [one for one in fresh if one.account == self.bridges.trader]
+            self._judge_days("manifold", fresh, lambda name: _stake(bets[name], now), _asked)
         if exchange is not None:
-            effects, state = exchange.ledger.effects("order"), exchange.state
+            state = exchange.state
             self._judge_days(
                 "polymarket",
-                effects,
+                [one for one in self._fresh("polymarket", exchange) if one.kind == "order"],
                 lambda name: polymarket_orders.money_at_risk(state.orders[name], state),
                 lambda effect: polymarket_orders.maximum_cost(state.orders[effect.subject]),
             )
 
+    def _fresh(self, name: str, venue: FakeService) -> Sequence[RequestEffect]:
+        """Return the effects at a venue since they were last asked for."""
+        found = venue.ledger.effects(since=self._effects[name])
+        self._effects[name] += len(found)
+        return found
+
     def _judge_days(
         self,
         venue: str,
-        effects: Sequence[RequestEffect],
+        fresh: Sequence[RequestEffect],
         stake: Callable[[str], float],
         asked: Callable[[RequestEffect], float],
     ) -> None:
+        if not fresh:
+            return
         days, limits = self._days[venue], self.limits(venue)
-        fresh = effects[len(days) :]
         for effect in fresh:
             at = self._came[venue, effect.request]
             days[effect.subject] = "" if at.hour == 0 and at.minute < PLANNED_BEFORE_MIN[venue] else f"{at:%Y-%m-%d}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,9 +36,12 @@ HEARD, CLOSE_MARGIN_S = timedelta(minutes=15), 60.0
 OLD_LISTS, ASKED = 2, "asked for"
 # A price that could not be read: the forecast is postponed before it begins.
 ERROR_REASON = re.compile(r"\w+Error: ")
+FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+# A pass begins forecasts for a quarter of an hour.
+LONG_PASS = timedelta(minutes=15)
 _STOPS = ("halt", "stop file", "disarm")
 _ENDED = ("superseded", "refused", "acked")
-MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H = 1.0, 72.0, (24.0, 2.0)
+MIN_GAP_H, STALE_AFTER_H, NEAR_CLOSE_H, RESOLVE_AFTER_S = 1.0, 72.0, (24.0, 2.0), 900.0
 _DECIDED = """
 select f.id, f.ref, f.made_at, min(d.at) as first_at, f.decided_at
 from forecast f left join decision d on d.forecast = f.id where f.state = 'done' group by f.id
@@ -65,6 +68,11 @@ select d.id, f.ref, q.venue, q.closes_at, f.forecaster, d.at, d.until, d.why,
 from decision d join forecast f on f.id = d.forecast join question q on q.ref = f.ref
 where d.verdict = 'hold'
 """
+# What nothing but a newer forecast changes: a hold for another reason has an end, at which the gate decides again.
+FOR_GOOD = re.compile(
+    r"recorded only: |superseded by revision |rejected by |the same forecast is already submitted |target \S+: "
+    r"|its order was sent already |it was decided for the account |not traded: |the window close|\S+ is off$"
+)
 # What was sent alone and provably did not arrive, with when it was sent again.
 _NOT_ARRIVED = """
 select i.id, i.ref, i.venue, i.action, i.state, i.changed_at, a.settled_at,
@@ -127,6 +135,21 @@ COMMENTED_WITHIN = timedelta(hours=23)
 # So long after it is known that it did not arrive a forecast is sent again.
 SENT_AGAIN = timedelta(minutes=6)
 _ARMS = "select venue, armed_at, until, disarmed_at from arm order by armed_at"
+# What a share pays by an outcome that is not the last one on record.
+_PAYOUTS = """
+select p.venue, p.contract, p.leg, p.price, p.paper, r.ref, c.kind, c.value, c.seen_at from payout p
+join resolution r on r.id = p.resolution join current_resolution c on c.ref = r.ref and c.target = r.target
+where c.id <> p.resolution
+"""
+# On paper a share is paid so long after its outcome at most, and an account is read by one of so many passes.
+PAID_ON_PAPER, READ_ONCE = timedelta(hours=8), 2
+# A venue tells of an outcome everywhere after so long, and one of so many passes finds it.
+TOLD_WITHIN, LISTED_ONCE = timedelta(minutes=10), 2
+_FIRST_OUTCOMES = """
+select f.ref, q.venue, min(f.made_at) as made_at,
+  (select min(r.seen_at) from resolution r where r.ref = f.ref) as seen_at
+from forecast f join question q on q.ref = f.ref where f.state = 'done' group by f.ref
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +167,9 @@ class OmissionChecks:
 
     ``configs`` are the tables of the configuration, ``clock_moves`` the times to which people set the clock, ``locked``
     the questions that were ever locked, ``acts`` what people did, and ``closed`` from when until when each question was
-    closed at its venue. ``accounts`` are those of venues at the moments at which they were read, and
-    ``spoilt`` says when an answer of a venue may not have been what was true.
+    closed at its venue. ``accounts`` are those of venues at the moments at which they were read,
+    ``spoilt`` says when an answer of a venue may not have been what was true, and ``outcomes`` since when questions
+    have an outcome at their venue. ``lives`` are the moments at which lives began.
     """
 
     ledger: Path
@@ -157,6 +181,8 @@ class OmissionChecks:
     closed: Mapping[str, Sequence[Sequence[datetime | None]]] = field(default_factory=dict)
     accounts: Sequence[Fact] = ()
     spoilt: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
+    outcomes: Mapping[str, datetime] = field(default_factory=dict)
+    lives: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what was not done, or too late."""
@@ -173,6 +199,8 @@ class OmissionChecks:
         yield from self._forecast_after_close()
         yield from self._held_on()
         yield from self._false_reasons()
+        yield from self._not_paid_again()
+        yield from self._late_outcomes()
 
     @cached_property
     def _by_job(self) -> dict[str, list[JobPass]]:
@@ -191,8 +219,24 @@ class OmissionChecks:
 
     def _is_able(self, venue: str, one: JobPass) -> bool:
         first, last = one.started_at - ONE_MOMENT, one.ended_at + ONE_MOMENT
-        is_spoilt = any(first <= at <= last for at in self.spoilt.get(venue, ()))
+        moments = self._spoilt[venue]
+        place = bisect_left(moments, first)
+        is_spoilt = place < len(moments) and moments[place] <= last
         return not is_spoilt and not self._is_halted(venue, one.started_at, one.ended_at)
+
+    @cached_property
+    def _spoilt(self) -> dict[str, list[datetime]]:
+        """When answers of each venue were not what was true, in order."""
+        return defaultdict(list, {venue: sorted(moments) for venue, moments in self.spoilt.items()})
+
+    @cached_property
+    def _halts(self) -> dict[str, list[tuple[datetime, datetime]]]:
+        """From when until when each venue, or everything, was halted."""
+        found: dict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
+        for row in read_rows(self.ledger, "select venue, at, resumed_at from halt"):
+            until = parse_timestamp(row["resumed_at"]) if row["resumed_at"] else FOR_EVER
+            found[row["venue"]].append((parse_timestamp(row["at"]), until))
+        return found
 
     def _list_passes(self, job: str, since: datetime, until: datetime | None) -> list[JobPass]:
         found = self._by_job[job]
@@ -201,6 +245,11 @@ class OmissionChecks:
             return []
         first = bisect_right([one.started_at for one in found], since + ONE_MOMENT)
         return [one for one in found[first:] if one.ended_at < until - ONE_MOMENT]
+
+    def _forecast_passes(self, since: datetime, until: datetime) -> int:
+        """Return how many passes had the time to forecast what was due: a long one leaves the rest to the next."""
+        passes = self._list_passes("forecast", since, until)
+        return sum(one.ended_at - one.started_at < LONG_PASS for one in passes)
 
     def _policy(self, name: str, default: Any) -> list[Any]:
         return [config.get("policy", {}).get(name, default) for config in self.configs]
@@ -394,24 +443,23 @@ class OmissionChecks:
         return self._is_stopped_by_people(venue, since, until) or self._is_halted(venue, since, until)
 
     def _is_stopped_by_people(self, venue: str, since: datetime, until: datetime | None) -> bool:
-        until = until or datetime.max.replace(tzinfo=UTC)
+        until = until or FOR_EVER
+        return any(
+            act["clock"] <= until and min(ended, until) + LONGEST_MOVE >= since
+            for act, ended in self._stops
+            if act.get("venue") in {venue, "", None}
+        )
+
+    @cached_property
+    def _stops(self) -> list[tuple[Fact, datetime]]:
+        """What people did to stop something, with when they made that good."""
         ends = [act["clock"] for act in self.acts if act["kind"] == "stop file gone"]
-        for act in self.acts:
-            if act["kind"] in _STOPS and act.get("venue") in {venue, "", None} and act["clock"] <= until:
-                ended = min((at for at in ends if at > act["clock"]), default=until)
-                if ended + LONGEST_MOVE >= since:
-                    return True
-        return False
+        stops = [act for act in self.acts if act["kind"] in _STOPS]
+        return [(act, min((at for at in ends if at > act["clock"]), default=FOR_EVER)) for act in stops]
 
     def _is_halted(self, venue: str, since: datetime, until: datetime | None) -> bool:
-        until = until or datetime.max.replace(tzinfo=UTC)
-        halts = read_rows(self.ledger, "select venue, at, resumed_at from halt")
-        return any(
-            row["venue"] in {venue, ""}
-            and parse_timestamp(row["at"]) <= until
-            and (row["resumed_at"] is None or parse_timestamp(row["resumed_at"]) >= since)
-            for row in halts
-        )
+        halts = [*self._halts[venue], *self._halts[""]]
+        return any(at <= (until or FOR_EVER) and resumed >= since for at, resumed in halts)
 
     def _not_renewed(self) -> Iterator[str]:
         """A forecast is renewed once it is stale and at the times before the close, and tried again where it failed."""
@@ -419,18 +467,26 @@ class OmissionChecks:
         for row in read_rows(self.ledger, _RUNS):
             runs[row["ref"], row["forecaster"]].append(row)
         for rows in runs.values():
+            in_a_row, answered = 0, ""
             for row, after in zip(rows, [*rows[1:], None], strict=True):
+                # What was only recorded stands beside the others.
+                if row["state"] == "done" and not row["forecast_only"]:
+                    in_a_row, answered = 0, row["made_at"]
+                else:
+                    in_a_row += 1
                 if row["state"] == "done" and row["closes_at"] is not None and not self._is_left_out(row):
                     yield from self._late_renewal(row, after)
                 if row["state"] == "failed" and row["closes_at"] is not None and not self._is_left_out(row):
-                    yield from self._late_retry(row, after)
+                    # What was cut off with a life may count as a failure.
+                    cut = sum(answered < format_timestamp(one) < row["ended_at"] for one in self.lives)
+                    yield from self._late_retry(row, after, in_a_row + cut)
 
     def _forecast_after_close(self) -> Iterator[str]:
         """What several lists of its venue did not have, because it is closed there, is not forecast unasked."""
         for row in read_rows(self.ledger, _RUNS):
             started, is_event = parse_timestamp(row["started_at"]), ":event:" in row["ref"]
             for since, until in () if is_event or row["why"] == ASKED else self.closed.get(row["ref"], ()):
-                if since is None or not since < started < (until or datetime.max.replace(tzinfo=UTC)):
+                if since is None or not since < started < (until or FOR_EVER):
                     continue
                 if (count := self._passes_between(f"discover {row['venue']}", since, started)) > OLD_LISTS:
                     what = f"{row['ref']} was forecast at {started} by {row['forecaster']}, {row['why']}"
@@ -448,7 +504,7 @@ class OmissionChecks:
         due, why = self._due(made, closes, is_moved=row["versions"] > 1)
         if ERROR_REASON.match((after["why"] if after else row["waits_for"]) or ""):
             return
-        if due < min(ends) and (count := self._passes_between("forecast", due, until)):
+        if due < min(ends) and (count := self._forecast_passes(due, until)):
             what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"
             yield f"omission: {what} was to be renewed at {due}, {why}, and {count} passes did not"
 
@@ -457,8 +513,8 @@ class OmissionChecks:
         settings = [config["venues"].get(venue, {}).get("settings", {}) for config in self.configs]
         return timedelta(seconds=max(one.get("close_margin_s", CLOSE_MARGIN_S) for one in settings))
 
-    def _late_retry(self, row: Row, after: Row | None) -> Iterator[str]:
-        """One that failed is tried again after six hours at most, and before its close while there is time for it."""
+    def _late_retry(self, row: Row, after: Row | None, in_a_row: int) -> Iterator[str]:
+        """One that failed is tried again the later the more failed since the last answer, and before its close."""
         ended, closes = parse_timestamp(row["ended_at"]), parse_timestamp(row["closes_at"])
         ends = [
             closes - self._reader_margin(row["venue"]),
@@ -466,7 +522,8 @@ class OmissionChecks:
         ]
         # A venue may close a question before its time; one that it opens again may still be postponed.
         ends += [since for since, _ in self.closed.get(row["ref"], ()) if since is not None]
-        due = ended + min(FAILED_AGAIN[-1], max(FAILED_AGAIN[0], (closes - ended) / 2))
+        pause = FAILED_AGAIN[min(in_a_row, len(FAILED_AGAIN)) - 1]
+        due = ended + min(pause, max(FAILED_AGAIN[0], (closes - ended) / 2))
         until = min([*ends, *([parse_timestamp(after["started_at"])] if after else [])])
         # What people ask for is only recorded, and an hour that was set is no hour that passed.
         if row["forecast_only"] or row["versions"] > 1 or due >= min(ends):
@@ -474,7 +531,7 @@ class OmissionChecks:
         # It was tried, and postponed for another reason, such as a price that could not be read.
         if (after["why"] if after else row["waits_for"]) not in {row["detail"], None}:
             return
-        if count := self._passes_between("forecast", due, until):
+        if count := self._forecast_passes(due, until):
             what = f"the forecast of {row['ref']} by {row['forecaster']} that failed at {ended}"
             yield f"omission: {what} was to be tried again at {due}, it closes at {closes}, and {count} passes did not"
 
@@ -508,14 +565,37 @@ class OmissionChecks:
         return False
 
     def _held_on(self) -> Iterator[str]:
-        """What is held until a time is decided again in the next passes after it."""
+        """What is held until a time is decided again in the next passes after it, and at once where it has no end."""
         for row in read_rows(self.ledger, _HELD):
-            if not row["is_last"] or row["is_replaced"] or row["until"] is None:
+            if not row["is_last"] or row["is_replaced"] or (row["until"] is None and FOR_GOOD.match(row["why"])):
                 continue
-            until = parse_timestamp(row["until"])
+            until = parse_timestamp(row["until"] or row["at"])
             if count := self._passes_between("submit", until, None):
                 what = f"{row['ref']} was held until {until}: {row['why']}"
                 yield f"omission: {what}, and {count} passes did not decide again"
+
+    def _not_paid_again(self) -> Iterator[str]:
+        """Shares pay by the last outcome on record, also where that was corrected or taken back."""
+        for row in read_rows(self.ledger, _PAYOUTS):
+            since = parse_timestamp(row["seen_at"]) + row["paper"] * PAID_ON_PAPER
+            if (count := self._passes_between("accounts", since, None, open_venue=row["venue"])) > READ_ONCE:
+                what = f"{row['leg']} of {row['contract']} pays {row['price']} on record, {count} passes later"
+                yield f"omission: {what}, {row['ref']} is {row['kind']} {row['value']} since {since}"
+
+    def _late_outcomes(self) -> Iterator[str]:
+        """What has an outcome at its venue, and a forecast, has it on record after the next passes that look for it."""
+        for row in read_rows(self.ledger, _FIRST_OUTCOMES) if self.outcomes else ():
+            if (since := self.outcomes.get(row["ref"])) is None:
+                continue
+            settings = [config["venues"][row["venue"]].get("settings", {}) for config in self.configs]
+            # Creators of Manifold may undo theirs, which is waited for.
+            waits = max(one.get("resolve_after_s", RESOLVE_AFTER_S) for one in settings) * (row["venue"] == "manifold")
+            due = max(parse_timestamp(row["made_at"]), since + timedelta(seconds=waits)) + TOLD_WITHIN
+            until = row["seen_at"] and parse_timestamp(row["seen_at"])
+            job = f"resolve {row['venue']}"
+            if (count := self._passes_between(job, due, until, open_venue=row["venue"])) > LISTED_ONCE:
+                what = f"{row['ref']} has an outcome since {since}"
+                yield f"omission: {what}, and it was on record at {row['seen_at']}, {count} passes after {due}"
 
     def _false_reasons(self) -> Iterator[str]:
         """What a hold says of locks, stops, permissions and windows is true."""

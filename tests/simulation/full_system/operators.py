@@ -72,12 +72,14 @@ CLOSING_EVERY_S = (2.0 * HOUR_S, 16.0 * HOUR_S)
 WARY = 1 / 3
 # How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
 APPROVALS_EVERY_S, APPROVED, REJECTED = 1_800.0, 0.7, 0.1
+# How often others take the price of what was approved before it is decided again, by how many cents.
+OUTBID, OUTBID_CENTS = 1 / 2, (1.5, 6.0)
 # An arm record of so many days is renewed at some occasions; that a shorter one ended is noticed after so long.
 LONG_DAYS, RENEWED, NOTICED_AFTER_S = 7.0, 0.3, 3.0 * HOUR_S
 # After the configuration was changed, so long until somebody arms the venues again.
 CHECKS_CONFIG_S = 4.0 * HOUR_S
 _ARMED = "select id from arm where venue = ? and until = ?"
-_ASKED = "select id, shown from approval where state = 'asked' order by asked_at, id"
+_ASKED = "select id, venue, shown from approval where state = 'asked' order by asked_at, id"
 # Questions with a forecast that waits to be submitted: what a lock keeps back.
 _HELD_QUESTIONS = """
 select distinct f.ref, f.forecaster from decision d join forecast f on f.id = d.forecast
@@ -93,7 +95,8 @@ class SimulatedOperators:
     ``steps_s`` are those by which they set it; ``stopped_s`` is when the STOP file was put where it is, None while it
     is not there. They arm venues for ``armed_days`` with ``arm_amounts``.
 
-    ``unarmed`` are the venues that nobody has armed since the configuration was changed, with what was changed.
+    ``outbid`` lets others take the price of an order. ``unarmed`` are the venues that nobody has armed since the
+    configuration was changed, with what was changed.
     """
 
     lives: DaemonLives
@@ -107,6 +110,7 @@ class SimulatedOperators:
     did: Counter[str] = field(default_factory=Counter)
     answers: Counter[str] = field(default_factory=Counter)
     stopped_s: float | None = None
+    outbid: Callable[[str, str, float], None] = lambda *_: None
     unarmed: dict[str, str] = field(default_factory=dict)
     _seen_approvals: set[str] = field(default_factory=set)
     _arms_from_s: float = 0.0
@@ -186,6 +190,9 @@ class SimulatedOperators:
                     by=ADA, asked_at=self.machine.now(), approval=row["id"], approved=draw < APPROVED
                 )
                 self._ask(answer, shown=json.loads(row["shown"]))
+                is_taken, cents = stream.random() < OUTBID, float(stream.uniform(*OUTBID_CENTS))
+                if answer.approved and is_taken and "order" in json.loads(row["shown"]):
+                    self.outbid(row["venue"], json.loads(row["shown"])["order"], cents)
                 self.answers["approved" if draw < APPROVED else "rejected"] += 1
 
     def config_changed(self, venues: Sequence[str], what: str) -> None:

@@ -116,6 +116,11 @@ class OutcomeChecks:
             elif known.since is not None and known.told not in {None, _recorded_as(row)}:
                 yield f"{reported}, and has been {known.told} since {known.since}"
 
+    def since(self, refs: Collection[str]) -> dict[str, datetime]:
+        """Return since when each of these questions has an outcome that its venue shows and never took back."""
+        known = {ref: self._known(ref) for ref in refs}
+        return {ref: one.since for ref, one in known.items() if one and one.shown and one.since}
+
     def judge_scores(self, scored: Collection[Row]) -> Iterator[str]:
         """Say which rows of ``SCORED`` are not what the venue tells of the forecasts of one of its accounts."""
         for row in scored:

@@ -18,7 +18,6 @@ from typing import Any
 from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.account_values import purchase_cost
-from tests.simulation.full_system.alert_checks import ALL_KEPT
 from tests.simulation.full_system.sizing_checks import (
     PRICE_SLACK,
     TakenLevel,
@@ -82,7 +81,8 @@ select i.id, i.venue, i.ref, i.order_body, (select min(started_at) from attempt 
 from fill f join intent i on i.id = f.intent where i.mode = 'paper' order by f.at, i.seq, f.reference
 """
 _READINGS = """
-select venue, at, cash, reserved, equity from account_reading where paper = 1 and cash is not null order by id
+select venue, at, max(at, until) as until, cash, reserved, equity from account_reading
+where paper = 1 and cash is not null order by id
 """
 _NEWEST = """
 select venue, max(at, until) as at, cash + reserved as cash, equity, body from account_reading
@@ -457,13 +457,14 @@ class PaperChecks:
         rows, resumed = read_rows(self.ledger, _READINGS), read_rows(self.ledger, _RESUMED)
         planned = [(row["planned_at"], row) for row in read_rows(self.ledger, _PURCHASES)]
         bought = [(at, row["venue"], row) for at, row in planned if json.loads(row["order_body"])["side"] == "buy"]
-        # Older readings are thinned out: the one that showed the loss may be gone.
-        kept = format_timestamp(parse_timestamp(rows[-1]["at"]) - ALL_KEPT) if rows else ""
-        halted = [(row["at"], row["venue"], row) for row in read_rows(self.ledger, _LOSS_HALTS) if row["at"] > kept]
+        halted = [(row["at"], row["venue"], row) for row in read_rows(self.ledger, _LOSS_HALTS)]
         for at, venue, row in [*bought, *halted]:
-            seen = [(one["at"], one["equity"]) for one in rows if one["venue"] == venue and one["at"] <= at]
+            mine = [one for one in rows if one["venue"] == venue and one["at"] <= at]
+            seen = [(one["at"], one["equity"]) for one in mine]
             is_moved = any(abs(moved - parse_timestamp(at)) <= LONGEST_MOVE for moved in self.clock_moves)
-            if len(seen) < LATEST or is_moved:
+            # Older readings are thinned out, also the one by which it was decided.
+            is_kept = any(one["until"] >= format_timestamp(parse_timestamp(at) - PASS) for one in mine)
+            if len(seen) < LATEST or is_moved or not is_kept:
                 continue
             since = max(
                 (one["resumed_at"] for one in resumed if one["venue"] in {"", venue} and one["resumed_at"] < at),

@@ -137,6 +137,27 @@ BACKUP_GB = 0.05
 MODEL_PRICES: Mapping[str, float] = {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}
 DRIFTER, SECOND, BLF, BLEND, PAGER = "drifter", "drifter_second", "blf", "blend", "pager"
 
+# How many lives are killed while forecasts are under way, after so many calls at most, and how many of those are not
+# followed by the next one for hours.
+KILLED_AT_CALLS, MOST_CALLS = 1 / 6, 40
+LONG_PAUSE, LONG_PAUSE_S = 1 / 2, (1.2 * HOUR_S, 5.0 * HOUR_S)
+# In how many seeds of those that trade, with enough cash, one bound alone is tight, so that no other one hides what
+# goes beyond it: which, and at which amount. Orders are so small that several of them meet it.
+TIGHT, SMALL_ORDER, WIDE = 2 / 5, 3.0, 500.0
+# Forecasts are renewed in every other pass there, so that positions grow order by order, at times from one level of a
+# book.
+# What own orders on paper took of a level is known to Foxcast alone, so more of the seeds with such books are so.
+TIGHT_ON_PAPER = 2 / 3
+RENEWED_AFTER_H, RENEWED_GAP_H = 1.8 * PACES["forecast"] / HOUR_S, 0.5
+TIGHT_AMOUNTS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("caps.per_question", "bankroll.per_question"), (3.2, 7.0)),
+    **dict.fromkeys(("caps.per_event", "bankroll.per_event"), (3.2, 5.5)),
+    **dict.fromkeys(("caps.per_category", "bankroll.per_pass"), (5.0, 15.0)),
+    **dict.fromkeys(("caps.per_day", "caps.total", "bankroll.per_day", "bankroll.total"), (8.0, 25.0)),
+}
+# Events with several questions of their own are at Polymarket alone, and only there where each market is a question.
+OF_EVENTS = ("caps.per_event", "bankroll.per_event")
+
 EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk", "storage fault"]
 
 
@@ -163,12 +184,17 @@ class SimulationPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeEnding:
-    """How a life ends: after ``turns`` of the loop, counted from the ``writes``-th write on, or ``after_s`` seconds."""
+    """How a life ends: after ``turns`` of the loop, counted from the ``writes``-th write on, or ``after_s`` seconds.
+
+    Or from the ``calls``-th call for a forecast on. The next life follows ``pause_s`` later, or soon.
+    """
 
     manner: EndingKind
     turns: int = 0
     writes: int = 0
+    calls: int = 0
     after_s: float = 0.0
+    pause_s: float = 0.0
 
 
 END_OF_TIME, STORAGE_FAULT = LifeEnding(manner="age"), LifeEnding(manner="storage fault")
@@ -194,7 +220,8 @@ class SimulationTraits:
     ``answers``. Matches at Polymarket are confirmed after ``confirmed_s``, 0: within seconds.
     ``answers``. At ``night``, hours in a time zone, only what is critical is told. ``withdraws``: what is stale is
     taken back. ``has_outages``: at times a venue cannot be reached. ``ends_early``: some markets resolve before their
-    close. ``is_busy``: Metaculus refuses some forecasts for now. ``sends_often``: each few minutes.
+    close. ``is_busy``: Metaculus refuses some forecasts for now. ``sends_often``: each few minutes. ``tight`` is
+    the one bound that is tight where others are wide, with its amount.
     """
 
     modes: Mapping[str, str]
@@ -232,6 +259,7 @@ class SimulationTraits:
     ends_early: bool = False
     is_busy: bool = False
     sends_often: bool = False
+    tight: tuple[str, float] | None = None
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -280,7 +308,8 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         lifetime_s=float(stream.choice(LIFETIMES_S)),
         order_type=str(signing.choice(ORDER_TYPES)),
         signed_a_day=float(signing.choice(SIGNED_A_DAY)),
-        endings=[STORAGE_FAULT] * plan.has_storage_fault + [_draw_ending(stream, plan) for _ in range(plan.lives)],
+        endings=[STORAGE_FAULT] * plan.has_storage_fault
+        + _cut_forecasts([_draw_ending(stream, plan) for _ in range(plan.lives)], plan),
         **(_draw_permissions(plan, modes) if plan.drawn else {}),
     )
     patient = PATIENT_ON_PAPER if modes.get("manifold") == "paper" else PATIENT
@@ -295,7 +324,27 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         has_outages=traits.has_outages and is_alone,
         ends_early=traits.ends_early and is_alone,
     )
-    return _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet")) if plan.drawn and not plan.modes else traits
+    if not plan.drawn or plan.modes:
+        return traits
+    traits = _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet"))
+    return _draw_tight(traits, SeededRandom(plan.seed).stream("tight bound"))
+
+
+def _draw_tight(traits: SimulationTraits, stream: np.random.Generator) -> SimulationTraits:
+    """Return the traits as they are, or with one bound that is tight."""
+    names = [name for name in TIGHT_AMOUNTS if "polymarket" in traits.modes or name not in OF_EVENTS]
+    share = TIGHT_ON_PAPER if traits.modes.get("polymarket") == "paper" and not traits.has_world else TIGHT
+    is_tight, name = stream.random() < share, names[int(stream.integers(len(names)))]
+    is_able = not traits.is_quiet and traits.balance == BALANCE and bool({*traits.modes} & {*TRADING})
+    if not is_tight or not is_able:
+        return traits
+    return replace(
+        traits,
+        tight=(name, round(float(stream.uniform(*TIGHT_AMOUNTS[name])), 2)),
+        grouping="markets" if name in OF_EVENTS else traits.grouping,
+        signed_a_day=SIGNED_QUIETLY,
+        arm_amounts={"per_order": CAPS["per_order"], "per_day": WIDE, "total": WIDE},
+    )
 
 
 def _draw_quiet(traits: SimulationTraits, stream: np.random.Generator) -> SimulationTraits:
@@ -397,6 +446,7 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         # Nobody confirms costs here, so forecasts would wait for that until the end.
         priced = dict.fromkeys(tables["llm"]["models"], MODEL_PRICES)
         tables["llm"] = {**tables["llm"], "models": priced, "budget": {"ask_above_usd": 1_000.0}}
+        tables["llm"]["providers"] = {name.partition(":")[0]: {} for name in priced}
     if traits.drawn:
         tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
         tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}
@@ -405,6 +455,9 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         tables["alerts"] |= {"quiet_hours": traits.night[0], "time_zone": traits.night[1]}
     if traits.withdraws:
         tables["policy"] = {"withdraw_stale": True}
+    if traits.tight is not None:
+        renewed = {"stale_after_h": RENEWED_AFTER_H * traits.pace, "min_gap_h": RENEWED_GAP_H}
+        tables["policy"] = tables.get("policy", {}) | renewed
     if traits.has_outages:
         tables["alerts"]["every_s"] = LOOKS_EVERY_S
     if traits.sends_often:
@@ -453,6 +506,14 @@ def _venue_table(
         # Nobody resumes a venue that lost too much, and what was closed by policy is bought again in time.
         found["caps"] = dict.fromkeys(("daily_loss", "drawdown"), 1_000.0) | {"orders_per_hour": 100}
         found["trading"] = {**traits.exits, "cooldown_h": 6.0}
+    if name in TRADING and traits.tight is not None:
+        section, _, bound = traits.tight[0].partition(".")
+        amount = traits.tight[1] if section == "caps" else round(traits.tight[1] / BALANCE, 6)
+        caps = dict.fromkeys(("per_question", "per_event", "per_creator", "per_category", "per_day", "total"), WIDE)
+        found["caps"] = {**caps, "per_order": SMALL_ORDER, "orders_per_hour": 100}
+        found["caps"] |= dict.fromkeys(("daily_loss", "drawdown"), WIDE)
+        found["bankroll"] = {**WHOLE_ACCOUNT, "min_stake": 1.0}
+        found[section][bound] = amount
     if name in TRADING and traits.balance < BALANCE:
         found["bankroll"] = dict(WHOLE_ACCOUNT if traits.uses_whole_account else SHARED_ACCOUNT)
     if name in TRADING and not traits.drawn:
@@ -482,6 +543,17 @@ def _draw_manifold(modes: Mapping[str, str], stream: np.random.Generator) -> Map
     live = [name for name, mode in modes.items() if mode == "live"]
     is_paper = "manifold" in live and len(live) > 1 and stream.random() < MANIFOLD_PAPER
     return {**modes, "manifold": "paper"} if is_paper else modes
+
+
+def _cut_forecasts(endings: Sequence[LifeEnding], plan: SimulationPlan) -> list[LifeEnding]:
+    """Return the ends, some of them those of lives that are killed while forecasts are under way."""
+    stream, found = SeededRandom(plan.seed).stream("kills at calls"), []
+    for ending in endings:
+        calls, turns = int(stream.integers(1, MOST_CALLS)), int(stream.geometric(1 / 8))
+        pause_s = float(stream.uniform(*LONG_PAUSE_S)) if stream.random() < LONG_PAUSE else 0.0
+        is_cut = stream.random() < KILLED_AT_CALLS and plan.drawn
+        found.append(LifeEnding(manner="kill", calls=calls, turns=turns, pause_s=pause_s) if is_cut else ending)
+    return found
 
 
 def _draw_ending(stream: np.random.Generator, plan: SimulationPlan) -> LifeEnding:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.simulator.faults import FaultDetails, RequestFault
 from bot.simulator.venues.polymarket_state import FakeFeeSchedule
-from tests.simulation.full_system.plan import DAY_S, HOUR_S, draw_days_open
+from tests.simulation.full_system.plan import DAY_S, HOUR_S, OF_EVENTS, draw_days_open
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +29,8 @@ AT_ONCE_S = 50.0
 PAUSE_S = 600.0
 # An outcome that was proposed may be disputed for so long.
 LIVENESS_S = 2.0 * HOUR_S
+# How many questions are events with several markets, and where the bound of an event is the tight one.
+CHOICES, MANY_CHOICES = 1 / 4, 3 / 4
 PORTS = ("Aden", "Brest", "Cork")
 # The topics of events, one after the other; some have none.
 TAGS: Sequence[tuple[str, ...]] = (("sea", "sail"), ("sea",), ())
@@ -52,7 +54,8 @@ class PolymarketEvents:
     """Its markets and the events there, drawn from one stream; at most ``most`` questions are open at once.
 
     Where ``rough``, matches fail, the engine rests, and orders take effect up to ``late_s`` after they came. ``depth``
-    says how many shares its books have at each price, ``confirmed_s`` when matches are settled on chain, 0: in seconds.
+    says how many shares its books have at each price, ``confirmed_s`` when matches are settled on chain, 0: in seconds,
+    ``choices`` how many questions are events.
     """
 
     bridges: SimulationVenues
@@ -64,6 +67,7 @@ class PolymarketEvents:
     late_s: float
     depth: tuple[int, int]
     confirmed_s: float = 0.0
+    choices: float = CHOICES
     _markets: list[FakePolymarketMarket] = field(default_factory=list)
     _number: int = 0
     # When something is known of what is closed: who proposes its outcome, and when that stands.
@@ -107,9 +111,9 @@ class PolymarketEvents:
         return trading[int(self.stream.integers(len(trading)))] if trading else None
 
     def _open_question(self) -> None:
-        """Open a question: one market, or one in four an event where exactly one of several wins."""
+        """Open a question: one market, or an event where exactly one of several wins."""
         ends = self.clock.now() + timedelta(days=draw_days_open(self.stream))
-        is_choice = self.stream.random() < 1 / 4
+        is_choice = self.stream.random() < self.choices
         terms: dict[str, Any] = {
             "fees": _FEES if self.stream.random() < 1 / 2 else None,
             "delay_s": _HELD_S if self.stream.random() < 1 / 6 else Decimal(0),
@@ -146,6 +150,11 @@ class PolymarketEvents:
             others = [one for one in self._markets if one.event == market.event and one is not market]
             for other in [one for one in others if one.trades_now]:
                 self._set_price(other, _last_price(other) - move / len(others), size=size)
+
+    def move_price(self, condition: str, move: float) -> None:
+        """Let the crowd's book of a market stand elsewhere, if it trades."""
+        for market in [one for one in self._markets if one.condition == condition and one.trades_now]:
+            self._set_price(market, _last_price(market) + move, size=int(self.stream.integers(*self.depth)))
 
     def _trade_some(self) -> None:
         """Let somebody take a little from one side; every other time what rests there of Foxcast is what they want."""
@@ -250,4 +259,5 @@ def polymarket_events(
         late_s=traits.signed_lifetime_s if traits.order_type == "GTD" else AT_ONCE_S,
         depth=SHALLOW_DEPTH if traits.is_shallow else DEPTH,
         confirmed_s=traits.confirmed_s,
+        choices=MANY_CHOICES if traits.tight is not None and traits.tight[0] in OF_EVENTS else CHOICES,
     )

@@ -11,8 +11,8 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 from statistics import mean, median
@@ -35,6 +35,8 @@ ONE_SECOND = timedelta(seconds=1.0)
 RESOLVE_AFTER_S = 900.0
 # A calibration moves a forecast by so much at most.
 MOST_CORRECTED = 0.1
+# Questions of a round, which are named by its due date.
+ROUNDS = "forecastbench:"
 # The weights of a blend before any outcome, and by how much those on record are rounded.
 EQUAL_WEIGHTS, ROUNDED_WEIGHT = 1.15, 0.01
 # Where shares are pooled, smaller ones count as this.
@@ -133,17 +135,19 @@ _PRICES = "select seen_at, probability, body from price where ref = :ref"
 class RecordChecks:
     """Judges one ledger; ``endings`` say since when contracts have an outcome at their venue.
 
-    ``readings`` are those of accounts (``READINGS``) that the ledger had at the ends of lives.
+    ``readings`` are those of accounts (``READINGS``) that the ledger had at the ends of lives, ``spots`` the moments at
+    which venues score questions at one moment.
     """
 
     ledger: Path
     configs: Sequence[Tables]
     endings: Mapping[tuple[str, str], Mapping[str, Any]]
     readings: Sequence[Row] = ()
+    spots: Mapping[str, datetime] = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say what is not what it is made of."""
-        yield from ScoreChecks(ledger=self.ledger).violations()
+        yield from ScoreChecks(ledger=self.ledger, spots=self.spots).violations()
         yield from self._aggregates()
         yield from self._blends()
         yield from self._calibrated()
@@ -319,6 +323,10 @@ class RecordChecks:
         for row in read_rows(self.ledger, _CUTOFFS):
             cutoff = parse_timestamp(row["cutoff"])
             due = min([parse_timestamp(row[name]) for name in ("started_at", "as_of") if row[name]])
+            if row["ref"].startswith(ROUNDS):
+                # A round is forecast with what was known before its due date.
+                day = datetime.fromisoformat(row["ref"].removeprefix(ROUNDS)[:10])
+                due = min(parse_timestamp(row["started_at"]), day.replace(tzinfo=UTC))
             if abs(cutoff - due) > ONE_SECOND:
                 yield f"forecast: {row['id']} of {row['ref']} knows what there was by {cutoff}, and not by {due}"
 

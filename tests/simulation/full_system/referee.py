@@ -424,7 +424,10 @@ class WorldReferee(WorldFacts):
     def _bills(self) -> Iterator[str]:
         """The bills of a day are within the budget of a day (docs/models.md, "Costs")."""
         tables = [era["config"].get("llm", {}) for era in self.facts["eras"]]
-        most = max((table.get("budget", {}).get("day_usd", DAY_USD) for table in tables), default=DAY_USD)
+        # There is one provider, which may have a budget of its own.
+        own = [[one["day_usd"] for one in table.get("providers", {}).values() if "day_usd" in one] for table in tables]
+        all_day = [table.get("budget", {}).get("day_usd", DAY_USD) for table in tables]
+        most = max((min([day, *more]) for day, more in zip(all_day, own, strict=True)), default=DAY_USD)
         days: dict[str, float] = defaultdict(float)
         for bill in self.facts.get("bills", ()):
             if bill["true_time"].hour in SAME_DAY_H:

@@ -357,7 +357,14 @@ class RenewalChecks(OmissionChecks):
                 pause = ONE_CLAIM if is_listed else READ_AGAIN
                 earlier = [(since, one) for since, one, _ in found if since < at - pause]
                 later = next((one for since, one in earlier if one["closes_at"] > row["closes_at"]), None)
-                if was_due and later is not None and not self._has_clock_moved(passes[number].started_at, at):
+                # One whose time is over comes at no time too late.
+                is_open = parse_timestamp(row["closes_at"]) > passes[number].started_at
+                if (
+                    was_due
+                    and is_open
+                    and later is not None
+                    and not self._has_clock_moved(passes[number].started_at, at)
+                ):
                     what = f"which closes at {row['closes_at']} and was due, at {at}"
                     other = f"after {later['ref']}, which closes at {later['closes_at']}"
                     yield f"renewal: the pass of {passes[number].started_at} began {row['ref']}, {what}, {other}"

@@ -115,6 +115,12 @@ INTERVALS: Mapping[str, str] = {
 # What people ask for makes these run in between.
 ONE_MINUTE_S = 60.0
 WOKEN = ("requests", "close", "forecast", "halt")
+# What was cut off is begun anew after so long, with what there is then; trials may wait for one another.
+RESUMED_WITHIN, TRIALS_IN_A_ROW = timedelta(hours=1), 3
+_EVIDENCE = """
+select f.id, f.ref, f.cutoff, f.made_at from forecast f join question q on q.ref = f.ref
+where f.state = 'done' and q.as_of is null and f.cutoff is not null
+"""
 # From so long before its close on a batch does not wait for all of its questions.
 LAST_CALL = timedelta(hours=1)
 
@@ -151,6 +157,7 @@ class ScheduleChecks:
         yield from self._closed_windows()
         yield from self._approvals()
         yield from self._long_trials()
+        yield from self._old_evidence()
         yield from self._over_budget()
         yield from self._job_times()
 
@@ -307,6 +314,16 @@ class ScheduleChecks:
             length = max(call["to_s"] for call in calls) - min(call["from_s"] for call in calls)
             if length > most + CLOSES_IN_S:
                 yield f"schedule: trial {trial} of {ref} went on for {length:.0f} s, {most:g} may be"
+
+    def _old_evidence(self) -> Iterator[str]:
+        """What was cut off continues within the hour or is begun anew: no forecast is of what was known long before."""
+        seconds = max(max(c.get("limits", {}).get("seconds", SECONDS), *self._own_seconds(c)) for c in self.configs)
+        most = RESUMED_WITHIN + TRIALS_IN_A_ROW * timedelta(seconds=seconds)
+        for row in read_rows(self.ledger, _EVIDENCE):
+            cutoff, made = parse_timestamp(row["cutoff"]), parse_timestamp(row["made_at"])
+            if made - cutoff > most and not self._has_clock_moved(cutoff, made):
+                what = f"{row['id']} of {row['ref']} was made at {made}"
+                yield f"schedule: {what} of what was known at {cutoff}, {most} may lie between"
 
     def _own_seconds(self, config: Tables) -> list[float]:
         return [table.get("seconds") or 0.0 for table in config.get("forecasters", {}).values()] or [0.0]

@@ -10,7 +10,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,10 @@ from prediction p join resolution r on r.id = p.scored_against join forecast f o
 join question_version v on v.version = f.version left join price c on c.id = f.price
 """
 _COUNTED = """
-select f.forecaster, f.ref, p.target, f.id, f.cutoff, r.id as resolution, r.resolved_at, q.closes_at, v.body,
+select f.forecaster, f.ref, p.target, f.id, f.cutoff, r.id as resolution, r.resolved_at, q.closes_at,
   p.probability, r.value
 from prediction p join forecast f on f.id = p.forecast join resolution r on r.id = p.scored_against
-join question q on q.ref = f.ref
-join question_version v on v.version = q.version where r.kind <> 'void' order by f.revision
+join question q on q.ref = f.ref where r.kind <> 'void' order by f.revision
 """
 _VALUES = "select forecast, target, resolution, rule, value from score where rule not like 'crowd %'"
 _BINS = """
@@ -70,9 +69,10 @@ _TOTALS = "select forecaster, rule, sum(n) as count, total(value) as value from 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreChecks:
-    """Judges the scores of one ledger."""
+    """Judges the scores of one ledger; ``spots`` are the moments at which venues score questions at one moment."""
 
     ledger: Path
+    spots: Mapping[str, datetime] = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say which score, or sum of scores, is not what it has to be."""
@@ -122,8 +122,9 @@ class ScoreChecks:
         """The totals that reports show are sums over the last forecast in time of each forecaster and target."""
         last: dict[tuple[str, ...], Row] = {}
         for row in read_rows(self.ledger, _COUNTED):
-            ends = [row["resolved_at"], row["closes_at"], json.loads(row["body"]).get("facts", {}).get("spot_at")]
-            if all(end is None or parse_timestamp(row["cutoff"]) <= datetime.fromisoformat(end) for end in ends):
+            ends = [datetime.fromisoformat(row[name]) for name in ("resolved_at", "closes_at") if row[name]]
+            ends += [self.spots[row["ref"]]] if row["ref"] in self.spots else []
+            if all(parse_timestamp(row["cutoff"]) <= end for end in ends):
                 last[row["forecaster"], row["ref"], row["target"]] = row
         counted = {(row["id"], row["target"], row["resolution"]): row["forecaster"] for row in last.values()}
         sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])

@@ -52,6 +52,7 @@ AGAIN, MARKET_AGAIN = timedelta(minutes=10), timedelta(hours=1)
 _ORDERS = """
 select i.id, i.seq, i.ref, i.venue, i.account, i.mode, i.mode = 'paper' as paper, i.state, i.planned_at, i.changed_at,
   i.cost, i.order_body, i.predictions, i.event, i.creator, i.category,
+  (select f.made_at from forecast f where f.id = i.forecast) as made_at,
   -- What was taken back may be at stake again.
   (select case count(*) when 1 then min(r.seen_at) end from resolution r where r.ref = i.ref) as resolved_at
 from intent i where i.action = 'order' order by i.seq
@@ -361,6 +362,8 @@ class ShortfallChecks:
         correlation = min(self.sizing.settings(group[0]["venue"], "bankroll", "correlation", 1.0))
         for event in sorted({row["event"] for row in group} - {"", None}):
             rows = [row for row in group if row["event"] == event and row["state"] != "superseded"]
+            # What was forecast in the course of the pass is decided on after the others.
+            rows = [row for row in rows if (row["made_at"] or "") < format_timestamp(one.started_at)]
             alone = [self._most_alone(row) for row in rows]
             known = [stake for stake in alone if stake is not None]
             if len(rows) < 2 or len(known) < len(rows) or not any(known):

@@ -27,6 +27,7 @@ from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
 from tests.ledger_checks import nothing_is_written, read_rows
 from tests.simulation.full_system.alert_checks import AlertChecks
+from tests.simulation.full_system.attribution_checks import AttributionChecks
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
@@ -54,6 +55,7 @@ from tests.simulation.full_system.foreign_writes import ForeignWriter
 from tests.simulation.full_system.observer import VenueObserver
 from tests.simulation.full_system.omission_checks import JobPass, OmissionChecks
 from tests.simulation.full_system.operators import CLOCK_MOVED, SimulatedOperators
+from tests.simulation.full_system.outcome_checks import FORECAST, OutcomeChecks
 from tests.simulation.full_system.paper_checks import EXPIRED, PAID, PaperChecks, read_marks
 from tests.simulation.full_system.plan import (
     DAY_S,
@@ -78,7 +80,7 @@ from tests.simulation.full_system.shortfall_checks import ShortfallChecks
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.sizing_checks import SizingChecks
 from tests.simulation.full_system.venue_events import VenueEvents
-from tests.simulation.full_system.world_record import MESSAGES, WorldRecord
+from tests.simulation.full_system.world_record import MESSAGES, PAID_CALLS, WorldRecord
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 # After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
@@ -220,6 +222,7 @@ def _assemble_parts(
         writes=lambda: observer.writes,
         noticed=_notice_turns(observer, gauge, loop, watch),
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
+        calls=lambda: len(PAID_CALLS),
     )
     if traits.drawn:
         config.tables = draw_config(plan.seed, tables, lives.registry()).tables
@@ -283,6 +286,7 @@ def _make_weather(
         ambiguous=chance.stream("ambiguous"),
         money=chance.stream("money"),
         benchmark=chance.stream("benchmark"),
+        entries=chance.stream("entries of outcomes"),
     )
     weather.pit = polymarket_events(bridges, traits, clock=clock, stream=chance.stream("pit"))
     return weather
@@ -290,17 +294,19 @@ def _make_weather(
 
 async def _run_days(parts: _SimulationParts) -> None:
     """Let lives come and go until the days are over, then one more in calm weather."""
+    parts.people.outbid = parts.weather.outbid
     parts.weather.begin()
     parts.people.make_good()
     going = [*_start_events(parts), *_start_people(parts)]
     pauses = SeededRandom(parts.plan.seed).stream("pauses")
     end_s, fates = parts.plan.days * DAY_S, iter(parts.traits.endings)
     while parts.clock.monotonic() < end_s:
-        await parts.lives.live(until_s=end_s, life_ending=next(fates, END_OF_TIME))
+        await parts.lives.live(until_s=end_s, life_ending=(fate := next(fates, END_OF_TIME)))
         _judge_life(parts)
         if parts.plan.people and parts.lives.ends[-1] == KILLED and not parts.traits.is_quiet:
             parts.people.saw_kill()
-        await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
+        was_cut = parts.lives.ends[-1] == KILLED
+        await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)) + was_cut * fate.pause_s)
         if parts.plan.people and parts.clock.monotonic() >= parts.traits.changes_at_s:
             parts.config.change(parts.lives, parts.people)
     for task in going:
@@ -476,7 +482,14 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     }
     world: dict[str, Any] = {"locked": schedule.locked, "acts": facts["acts"], "closed": facts["closed"]}
     world["spoilt"] = facts["spoilt"]
-    omissions = OmissionChecks(**known, passes=passes, **world, accounts=facts["accounts"])
+    omissions = OmissionChecks(
+        **known,
+        passes=passes,
+        **world,
+        accounts=facts["accounts"],
+        outcomes=_known_outcomes(parts, schedule.ledger),
+        lives=schedule.lives,
+    )
     renewals = RenewalChecks(**known, passes=passes, **world, prices=facts["prices"])
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
@@ -485,11 +498,20 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         configs=schedule.configs,
         endings=facts["endings"],
         readings=parts.record.readings,
+        spots=facts["spots"],
     )
     lives = [*zip(parts.lives.began, parts.lives.ends, strict=True)]
     alerts = AlertChecks(**known, passes=passes, messages=MESSAGES, runs=parts.lives.passes, lives=lives)
     found = [*omissions.violations(), *renewals.violations(), *shortfalls.violations()]
-    return [*found, *records.violations(), *alerts.violations()]
+    people = AttributionChecks(ledger=schedule.ledger, acts=facts["acts"], clock_moves=schedule.clock_moves)
+    return [*found, *records.violations(), *alerts.violations(), *people.violations()]
+
+
+def _known_outcomes(parts: _SimulationParts, ledger: Path) -> dict[str, datetime]:
+    """Return since when what was forecast has an outcome at its venue."""
+    now, slower = parts.machine.now(), parts.traits.pace
+    outcomes = OutcomeChecks(bridges=parts.bridges, undone=parts.weather.undone, now=now, slower=slower)
+    return outcomes.since([row["ref"] for row in read_rows(ledger, FORECAST)])
 
 
 def _is_read_since(parts: _SimulationParts, job: str, changed: datetime | None) -> bool:

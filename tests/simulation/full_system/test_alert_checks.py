@@ -81,6 +81,13 @@ def test_what_breaks_is_reported_once_somebody_looked(tmp_path: Path, rows: Rows
         assert len(judge(folder, [*rows, *more], *hours)) == count
 
 
+# A halt that was reported, and over, before noon.
+@pytest.mark.parametrize(("opened", "closed", "count"), [(-3.0, None, 0), (-3.0, -1.0, 1), (2.0, None, 0)])
+def test_what_breaks_again_is_reported_again(tmp_path: Path, opened: float, closed: float | None, count: int) -> None:
+    told = alert("halt:", "manifold: 9.00 was lost today; resume", at(opened), None if closed is None else at(closed))
+    assert len(judge(tmp_path, [*HALT, *told], 2.0)) == count
+
+
 def test_what_was_over_before_anybody_looked_is_not_missed(tmp_path: Path) -> None:
     over: Rows = [("halt", {**HALT[0][1], "resumed_at": at(2.5)})]
     assert judge(tmp_path, over, 2.0) == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import Field
@@ -23,12 +24,14 @@ from tests.simulation.full_system.drawn_config import (
     list_tables,
     pinned_reason,
 )
+from tests.simulation.full_system.plan import WIDE, SimulationPlan, draw_traits, simulation_tables
 
 NAMES = ("manifold", "metaculus", "polymarket", "forecastbench")
 TABLES = {
     "plugins": [*NAMES, "blf", "sandbox", "openai_compatible"],
     "venues": {name: {"forecasters": ["blf"]} for name in NAMES},
     "forecasters": {"blf": {}, "drifter": {}},
+    "llm": {"providers": {"openai_compatible": {}}},
 }
 SEEDS = range(1, 13)
 
@@ -90,6 +93,31 @@ def test_most_fields_that_have_a_range_come_up_within_some_hundred_seeds(registr
     seen = {key for seed in range(1, 201) for key in draw_config(seed, TABLES, registry).drawn}
     never = {key for key in _fields(registry) if pinned_reason(key) is None} - seen
     assert {key for key in never if not key.startswith("llm.budget.")} == set()
+
+
+def test_one_bound_alone_is_tight_in_some_seeds() -> None:
+    seen = set()
+    for seed in range(1, 200):
+        traits = draw_traits(SimulationPlan(seed=seed))
+        if traits.tight is None:
+            continue
+        venues: dict[str, Any] = {name: {"settings": {}} for name in traits.modes}
+        tables = simulation_tables(traits, {"plugins": [], "venues": venues, "llm": {"models": {}}})
+        for table in [tables["venues"][name] for name in ("manifold", "polymarket") if name in traits.modes]:
+            caps = {f"caps.{name}": value for name, value in table["caps"].items() if value < WIDE}
+            shares = {name: value for name, value in table["bankroll"].items() if name != "min_stake" and value < 1.0}
+            bounds = {*caps, *(f"bankroll.{name}" for name in shares)} - {"caps.per_order", "caps.orders_per_hour"}
+            assert bounds == {traits.tight[0]}
+        seen.add(traits.tight[0])
+    assert len(seen) > 5
+
+
+def test_some_lives_are_killed_while_forecasts_are_under_way() -> None:
+    endings = [one for seed in range(1, 50) for one in draw_traits(SimulationPlan(seed=seed)).endings]
+    cut = [one for one in endings if one.calls]
+    assert 1 / 10 < len(cut) / len(endings) < 1 / 4
+    assert {one.manner for one in cut} == {"kill"}
+    assert 1 / 4 < sum(one.pause_s > 3_600.0 for one in cut) / len(cut) < 3 / 4
 
 
 def test_a_change_is_of_one_key_and_names_the_venues_whose_permission_it_ends(registry: Registry) -> None:

@@ -135,6 +135,17 @@ def test_a_void_question_gives_back_what_was_put_in(cash: float, refund: float, 
     assert len(judge({"refunds": [{"contract": SHIP, "cash": cash, "refund": refund}]})) == wrong
 
 
+# The order comes at noon.
+@pytest.mark.parametrize(("since", "until", "wrong"), [(-60, None, 0), (-60, 60, 0), (-60, -30, 1), (60, None, 1)])
+def test_what_its_venue_closed_is_not_to_be_sold(since: int, until: int | None, wrong: int) -> None:
+    order = {**moment(), "venue": "polymarket", "side": "buy", "leg": "yes", "contract": ROW}
+    row = {"contract": SHIP, "ref": REF, "side": "buy", "closing": "", "closes_at": None}
+    rows = {"traded": [{**row, "planned_at": (NOON - timedelta(days=1)).isoformat()}]}
+    closed = {REF: [[NOON + timedelta(seconds=since), None if until is None else NOON + timedelta(seconds=until)]]}
+    venue = {"trading": {"stop_loss": 0.3}}
+    assert len(judge(rows, venue=venue, orders=[order], accounts=readings(0.3), closed=closed)) == wrong
+
+
 # At a price of a quarter, 3 to 1, and moved by 0.9 times its lean, which is in the first bytes of a digest.
 @pytest.mark.parametrize(("shift", "wrong"), [(0.0, 0), (0.01, 1)])
 def test_a_forecast_is_an_answer_of_its_forecaster(shift: float, wrong: int) -> None:
@@ -142,6 +153,15 @@ def test_a_forecast_is_an_answer_of_its_forecaster(shift: float, wrong: int) -> 
     answer = 1.0 / (1.0 + 3.0 * math.exp(-0.9 * lean))
     row = {"ref": REF, "forecaster": "drifter", "cutoff": NOON.isoformat(), "probability": answer + shift}
     assert len(judge({"beliefs": [{**row, "crowd": 0.25}]})) == wrong
+
+
+# Cut short, a trial says what it believed before; the whole of it is the last of three steps.
+@pytest.mark.parametrize(("step", "is_whole", "wrong"), [(3, 1, 0), (1, 0, 0), (1, 1, 1), (2, 1, 1)])
+def test_a_whole_trial_says_what_it_believed_last(step: int, is_whole: int, wrong: int) -> None:
+    lean = 2.0 * int(hashlib.sha256(REF.encode()).hexdigest()[:8], 16) / 2**32 - 1.0
+    answer = 1.0 / (1.0 + 3.0 * math.exp(-0.3 * lean * step))
+    row = {"ref": REF, "forecaster": "drifter", "cutoff": NOON.isoformat(), "probability": answer, "crowd": 0.25}
+    assert len(judge({"beliefs": [{**row, "is_whole": is_whole}]})) == wrong
 
 
 # A million tokens cost two dollars.

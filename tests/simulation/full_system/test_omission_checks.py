@@ -1,6 +1,7 @@
 """What was not done, judged on ledgers that are written by hand: what may be is accepted, and what may not is named."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,10 @@ create table intent (seq, id, ref, venue, mode, action, state, forecast, batch, 
 create table attempt (intent, number, state, started_at, settled_at);
 create table question (ref, venue, version, closes_at, as_of);
 create table question_version (version, ref, body);
-create table resolution (ref, seen_at);
+create table resolution (id, ref, target, kind, value, seen_at);
+create view current_resolution as select * from resolution r
+  where id = (select max(id) from resolution o where o.ref = r.ref and o.target = r.target);
+create table payout (venue, contract, leg, price, paper, resolution);
 create table schedule (ref, forecaster, why);
 create table halt (venue, at, resumed_at);
 create table event (kind, text, at);
@@ -79,7 +83,7 @@ def judge(folder: Path, *rows: tuple[str, Values], passes: list[JobPass], **fact
 def test_a_forecast_is_decided_on_by_the_next_pass(
     tmp_path: Path, decided: float | None, moved: tuple[datetime, ...], count: int
 ) -> None:
-    rows = [] if decided is None else [held("superseded", decided)]
+    rows = [] if decided is None else [held("superseded by revision 2", decided)]
     found = judge(tmp_path, forecast(0.0), *rows, *question(), passes=passed("submit", 1.5, 3.0), clock_moves=moved)
     assert len(found) == count
     assert all("passes later" in one for one in found)
@@ -127,6 +131,14 @@ def test_a_forecast_is_renewed_in_time(
     assert (bool(late), all(words in one for one in late)) == (bool(words), True)
 
 
+@pytest.mark.parametrize(("minutes", "count"), [(14.0, 1), (16.0, 0)])
+def test_what_a_long_pass_could_not_begin_waits_for_the_next_one(tmp_path: Path, minutes: float, count: int) -> None:
+    [one] = passed("forecast", 6.5)
+    passes = [replace(one, ended_at=one.started_at + timedelta(minutes=minutes))]
+    rows = [forecast(0.0), held("superseded by revision 2", 0.0), *question(30.0)]
+    assert ["to be renewed" in one for one in judge(tmp_path, *rows, passes=passes)] == [True] * count
+
+
 # It is stale after six hours.
 @pytest.mark.parametrize(("closed", "count"), [([(5.0, None)], 0), ([(5.0, 5.5)], 0), ([(7.0, None)], 1), ([], 1)])
 def test_what_its_venue_closed_early_is_not_to_be_renewed(
@@ -161,7 +173,7 @@ def moment(hours: float | None) -> datetime | None:
     return None if hours is None else NOON + timedelta(hours=hours)
 
 
-# It failed at noon: of one that closes after four hours that is made good after two, of others after six.
+# It failed at noon, once, which is made good by the first pass after five minutes.
 @pytest.mark.parametrize(
     ("closes", "again", "values", "count"),
     [
@@ -170,7 +182,8 @@ def moment(hours: float | None) -> datetime | None:
         (4.0, None, {}, 1),
         (4.0, None, {"forecast_only": 1}, 0),
         (0.08, None, {}, 0),
-        (30.0, 6.51, {}, 0),
+        (30.0, 3.51, {}, 0),
+        (30.0, 6.51, {}, 1),
         (30.0, None, {}, 1),
     ],
 )
@@ -182,6 +195,44 @@ def test_a_forecast_that_failed_is_tried_again_before_the_close(
     found = judge(tmp_path, failed, *rows, *question(closes), passes=passed("forecast", 0.02, 3.5, 6.5))
     late = [one for one in found if "tried again" in one]
     assert len(late) == count
+
+
+# After one failure that is five minutes later, after two an hour, after three six hours.
+@pytest.mark.parametrize(
+    ("states", "again", "count"),
+    [
+        (["failed"], 0.11, 0),
+        (["failed"], 3.0, 1),
+        (["failed", "done", "failed"], 3.0, 1),
+        (["failed", "failed"], 1.11, 0),
+        (["failed", "failed"], 3.0, 1),
+        (["failed", "failed", "failed"], 3.0, 0),
+        (["failed", "abandoned", "failed"], 3.0, 0),
+    ],
+)
+def test_an_answer_ends_a_row_of_failures(tmp_path: Path, states: list[str], again: float, count: int) -> None:
+    hours = [one - len(states) + 1.0 for one in range(len(states))]
+    rows = [
+        forecast(one, state=state, made_at=at(one) if state == "done" else None, ended_at=at(one), forecast_only=0)
+        for one, state in zip(hours, states, strict=True)
+    ]
+    decided = [held("superseded by revision 2", one) for one in hours]
+    passes = passed("forecast", 0.1, 1.1, 2.5, 6.5)
+    rows += [*decided, forecast(again, revision=9), *question()]
+    found = judge(tmp_path, *rows, passes=passes)
+    assert [f"failed at {NOON} " in one for one in found if "tried again" in one] == [True] * count
+
+
+def test_what_is_cut_off_may_count_as_a_failure(tmp_path: Path) -> None:
+    failed = forecast(0.0, state="failed", made_at=None, started_at=at(-1.0), ended_at=at(0.0), forecast_only=0)
+    rows = [failed, held("superseded by revision 2", 0.0), forecast(4.0, revision=2), *question()]
+    cut = [NOON - timedelta(minutes=minutes) for minutes in (20, 30)]
+    counts = []
+    for lives in (cut, ()):
+        (folder := tmp_path / str(len(lives))).mkdir()
+        found = judge(folder, *rows, passes=passed("forecast", 0.1, 1.5, 3.5), lives=lives)
+        counts.append(sum("tried again" in one for one in found))
+    assert counts == [0, 1]
 
 
 @pytest.mark.parametrize(("waits_for", "count"), [("it failed", 1), ("the market cannot be read", 0)])
@@ -196,6 +247,66 @@ def test_a_forecast_that_failed_may_be_postponed_for_another_reason(tmp_path: Pa
 def test_a_hold_is_decided_again_once_it_is_over(tmp_path: Path, hours: tuple[float, ...], count: int) -> None:
     rows = [forecast(0.0), held("no order: it is cheap", 1.0, 1.5), *question()]
     assert len(judge(tmp_path, *rows, passes=passed("submit", *hours))) == count
+
+
+@pytest.mark.parametrize(
+    ("why", "count"),
+    [
+        ("back to the gate: the price has moved", 1),
+        ("no order: it is cheap", 1),
+        ("recorded only: it was made by hand, without --submit", 0),
+        ("superseded by revision 2", 0),
+        ("the window closed at noon", 0),
+    ],
+)
+def test_only_what_nothing_changes_is_held_for_good(tmp_path: Path, why: str, count: int) -> None:
+    found = judge(tmp_path, forecast(0.0), held(why, 1.0), *question(), passes=passed("submit", 2.0, 3.0))
+    assert ["did not decide again" in one for one in found if "it closes at" not in one] == [True] * count
+
+
+# An outcome that was corrected an hour after noon, and what a share pays by the first or the second one.
+@pytest.mark.parametrize(
+    ("by", "paper", "hours", "count"),
+    [
+        (2, 0, (2.0, 3.0, 4.0), 0),
+        (1, 0, (2.0, 3.0, 4.0), 1),
+        (1, 0, (2.0, 3.0), 0),
+        (1, 1, (2.0, 3.0, 4.0), 0),
+        (1, 1, (10.0, 11.0, 12.0), 1),
+    ],
+)
+def test_shares_pay_by_the_last_outcome(
+    tmp_path: Path, by: int, paper: int, hours: tuple[float, ...], count: int
+) -> None:
+    known = {"ref": REF, "target": "t", "kind": "happened"}
+    paid = {"venue": "manifold", "contract": "lamp", "leg": "yes", "price": 1.0, "paper": paper, "resolution": by}
+    rows: list[tuple[str, Values]] = [
+        ("resolution", {**known, "id": 1, "value": 1.0, "seen_at": at(0.0)}),
+        ("resolution", {**known, "id": 2, "value": 0.0, "seen_at": at(1.0)}),
+        ("payout", paid),
+    ]
+    assert ["pays 1.0 on record" in one for one in judge(tmp_path, *rows, passes=passed("accounts", *hours))] == [
+        True
+    ] * count
+
+
+# A market has had its outcome since noon, which counts a quarter of an hour later.
+@pytest.mark.parametrize(
+    ("seen", "settings", "count"),
+    [
+        (2.0, {}, 0),
+        (4.5, {}, 1),
+        (None, {}, 1),
+        (4.5, {"resolve_after_s": 7_200.0}, 0),
+    ],
+)
+def test_an_outcome_is_on_record_soon(tmp_path: Path, seen: float | None, settings: Values, count: int) -> None:
+    config = {"venues": {"manifold": {"forecasters": ["drifter"], "settings": settings}}}
+    rows = [forecast(-1.0), held("superseded by revision 2", -1.0), *question()]
+    rows += [] if seen is None else [("resolution", {"id": 1, "ref": REF, "seen_at": at(seen)})]
+    passes = passed("resolve manifold", 0.1, 1.0, 3.0, 4.0)
+    found = judge(tmp_path, *rows, passes=passes, configs=[config], outcomes={REF: NOON})
+    assert ["has an outcome since" in one for one in found] == [True] * count
 
 
 ARMED = ("arm", {"venue": "manifold", "armed_at": at(-2.0), "until": at(8.0), "disarmed_at": None})
@@ -304,7 +415,7 @@ def test_a_stale_forecast_is_withdrawn(
     rows = [forecast(0.0, ref=ref, forecast_only=0), ("question", {**name, "version": "v", "closes_at": at(closes)})]
     rows += [("intent", {**sent, "planned_at": at(0.1), "changed_at": at(0.1)})]
     rows += [("attempt", {"intent": "i", "number": 1, "state": "acked", "started_at": at(0.1)})]
-    rows += [held("superseded", 0.01)]
+    rows += [held("superseded by revision 2", 0.01)]
     taken = {
         **sent,
         "id": "w",

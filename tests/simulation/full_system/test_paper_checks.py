@@ -346,13 +346,13 @@ def test_losses_stop_an_account_on_paper(
     assert len([one for one in found if "lost" in one]) == count
 
 
-@pytest.mark.parametrize(("last_h", "count"), [(1.0, 1), (60.0, 0)])
-def test_a_halt_is_judged_while_all_readings_of_then_are_kept(tmp_path: Path, last_h: float, count: int) -> None:
-    moments = [100.0, 200.0, 300.0, 3_600.0 * last_h]
-    rows = [reading(seconds, 100.0, number=place, equity=96.0) for place, seconds in enumerate(moments)]
-    why = "5.10 was lost today, more than caps.daily_loss = 5"
-    halted = {"venue": "polymarket", "by": "", "why": why, "at": at(399.0), "end_condition": "person"}
-    found = judge(tmp_path, *rows, ("halt", {**halted, "resumed_at": None, "resumed_by": None}), daily_loss=5.0)
+# Of a day before, the readings of hours are kept.
+@pytest.mark.parametrize(("hours", "count"), [(0.0, 1), (1.0, 0)])
+def test_a_loss_is_judged_where_its_reading_is_kept(tmp_path: Path, hours: float, count: int) -> None:
+    rows = [reading(100.0 * place, 100.0, number=place, equity=96.0) for place in range(4)]
+    why, since = "5.10 was lost since the highest reading, more than caps.drawdown = 5", 399.0 + 3600.0 * hours
+    halted = {"venue": "polymarket", "by": "", "why": why, "at": at(since), "end_condition": "person"}
+    found = judge(tmp_path, *rows, ("halt", halted), drawdown=5.0)
     assert len([one for one in found if "lost" in one]) == count
 
 

@@ -36,12 +36,10 @@ Values = dict[str, Any]
 Rows = list[tuple[str, Values]]
 
 
-def judge(
-    folder: Path, rows: Rows, *, trading: Values | None = None, trials: int = 1, endings: Any = None
-) -> list[str]:
+def judge(folder: Path, rows: Rows, *, trading: Values | None = None, trials: int = 1, **facts: Any) -> list[str]:
     ledger = write_ledger(folder, TABLES, rows)
     config = {"venues": {"manifold": {"trading": trading or {}}}, "forecasters": {"drifter": {"trials": trials}}}
-    return [*RecordChecks(ledger=ledger, configs=[config], endings={} if endings is None else endings).violations()]
+    return [*RecordChecks(ledger=ledger, configs=[config], **{"endings": {}, **facts}).violations()]
 
 
 def shares(ash: float, elm: float) -> str:
@@ -270,6 +268,16 @@ def test_the_last_forecast_before_the_outcome_is_in_the_totals(tmp_path: Path, c
     assert len(judge(tmp_path, rows)) == 2 * count
 
 
+# Where a venue scores at one moment, what is forecast later does not count.
+@pytest.mark.parametrize(("spot", "count"), [(-0.5, 0), (-1.5, 1)])
+def test_what_is_forecast_after_the_moment_of_its_score_does_not_count(tmp_path: Path, spot: float, count: int) -> None:
+    total = ("score_total", {"forecaster": "x", "rule": "brier", "n": 1, "value": 0.25})
+    found = judge(
+        tmp_path, [*asked(), *scored(["brier"], hours=-1.0), total, BIN], spots={REF: NOON + timedelta(hours=spot)}
+    )
+    assert len(found) == 3 * count
+
+
 @pytest.mark.parametrize(("changed", "count"), [({}, 0), ({"bin": 5}, 2), ({"n": 2}, 1), ({"outcome": 0.0}, 1)])
 def test_chances_are_counted_in_bins(tmp_path: Path, changed: Values, count: int) -> None:
     total = ("score_total", {"forecaster": "x", "rule": "brier", "n": 1, "value": 0.25})
@@ -458,5 +466,18 @@ def test_a_forecast_knows_what_there_was_when_it_began(
     rows += [
         ("question", {"ref": REF, "version": "v", "as_of": day}),
         ("question_version", {"version": "v", "ref": REF}),
+    ]
+    assert ["knows what there was by" in one for one in judge(tmp_path, rows)] == [True] * count
+
+
+# Of a round of the second of March, forecast in the course of that day, whatever day its questions have on record.
+@pytest.mark.parametrize(("hours", "count"), [(-12.0, 0), (0.0, 1), (11.99, 1)])
+def test_a_round_is_forecast_with_what_was_known_before_its_day(tmp_path: Path, hours: float, count: int) -> None:
+    ref, cutoff = "forecastbench:2026-03-02/fred/dgs10", (NOON + timedelta(hours=hours)).isoformat()
+    made = {"cutoff": cutoff, "started_at": (NOON + timedelta(hours=1.0)).isoformat()}
+    rows: Rows = [
+        ("forecast", {"id": "f", "ref": ref, "state": "done", **made}),
+        ("question", {"ref": ref, "version": "v", "as_of": cutoff}),
+        ("question_version", {"version": "v", "ref": ref}),
     ]
     assert ["knows what there was by" in one for one in judge(tmp_path, rows)] == [True] * count

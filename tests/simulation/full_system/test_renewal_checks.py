@@ -152,10 +152,11 @@ def test_a_locked_question_is_left_alone(
     assert len(judge(tmp_path, [*question(), forecast(2.0)], passed("requests", heard_h), acts=acts)) == count
 
 
-@pytest.mark.parametrize(("first_h", "count"), [(20.0, 0), (40.0, 1)])
-def test_what_closes_first_is_begun_first(tmp_path: Path, first_h: float, count: int) -> None:
+# One that closed before the pass began is not the first one any more.
+@pytest.mark.parametrize(("closes", "first_h", "count"), [(30.0, 20.0, 0), (30.0, 40.0, 1), (-0.1, 40.0, 0)])
+def test_what_closes_first_is_begun_first(tmp_path: Path, closes: float, first_h: float, count: int) -> None:
     passes = [JobPass(job="forecast", started_at=NOON, ended_at=NOON + timedelta(minutes=20))]
-    rows = [*question(closes=30.0), *question("manifold:row", first_h, "r")]
+    rows = [*question(closes=closes), *question("manifold:row", first_h, "r")]
     rows += [forecast(0.0, ref="manifold:row", id="other", version="r"), forecast(0.2)]
     assert len(judge(tmp_path, rows, passes)) == count
 

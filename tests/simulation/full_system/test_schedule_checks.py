@@ -15,7 +15,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REF = "manifold:lamp"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
-create table forecast (id, ref, forecaster, version, state, why, started_at, ended_at, made_at, revision,
+create table forecast (id, ref, forecaster, version, state, why, started_at, ended_at, made_at, cutoff, revision,
   forecast_only);
 create view latest_forecast as select * from forecast where state = 'done';
 create table question (ref, venue, batch, version, first_seen_at, closes_at, as_of, changed_at);
@@ -278,3 +278,23 @@ def test_a_question_is_planned_with_its_close(tmp_path: Path, closes: float, cou
         ("question_version", {"version": "v", "ref": REF, "body": json.dumps({"title": "lit?"})}),
     ]
     assert len(judge(tmp_path, rows)) == count
+
+
+# Trials end within ten minutes, one after the other, and what was cut off continues within the hour.
+@pytest.mark.parametrize(
+    ("hours", "values", "moved", "count"),
+    [
+        (0.1, {}, (), 0),
+        (1.4, {}, (), 0),
+        (1.6, {}, (), 1),
+        (1.6, {"as_of": at(0.0)}, (), 0),
+        (1.6, {}, (NOON + timedelta(hours=1),), 0),
+    ],
+)
+def test_a_forecast_is_of_what_was_known_lately(
+    tmp_path: Path, hours: float, values: dict[str, Any], moved: tuple[datetime, ...], count: int
+) -> None:
+    rows: list[tuple[str, dict[str, Any]]] = [("question", {"ref": REF, "venue": "manifold", **values})]
+    rows += [("forecast", forecast(hours, cutoff=at(0.0)))]
+    found = judge(tmp_path, rows, clock_moves=moved)
+    assert ["of what was known at" in one for one in found] == [True] * count

@@ -16,7 +16,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 # The columns that the checks read, of the tables that they read.
 TABLES = """
 create table intent (id, seq, venue, account, mode, ref, action, state, planned_at, changed_at, cost, order_body,
-  predictions, event, creator, category);
+  predictions, event, creator, category, forecast);
 create table fill (intent, reference, at, shares, cash);
 create table attempt (intent, started_at, settled_at, state);
 create table account_reading (venue, account, paper, at, until, cash, equity);
@@ -166,6 +166,18 @@ def test_a_pass_buys_no_more_than_its_share_and_bets_on_one_event_are_one(
     rows = [(name, {**row, "predictions": json.dumps({"outcome": {"probability": 0.6}})}) for name, row in rows]
     found = [one for one in judge(tmp_path, *rows, bankroll=bankroll) if "the pass of" in one]
     assert [text in one for text, one in zip(says, found, strict=True)] == [True] * len(says)
+
+
+# The pass began a minute before noon.
+@pytest.mark.parametrize(("minutes", "count"), [(-2.0, 1), (-0.5, 0)])
+def test_what_was_forecast_in_the_course_of_a_pass_is_a_bet_of_its_own(
+    tmp_path: Path, minutes: float, count: int
+) -> None:
+    rows = [bought(5.2, 1, event="e"), bought(5.2, 2, ref="manifold:ship", event="e", forecast="later")]
+    rows = [(name, {**row, "predictions": json.dumps({"outcome": {"probability": 0.6}})}) for name, row in rows]
+    rows += [("forecast", {"id": "later", "ref": "manifold:ship", "made_at": at(minutes)})]
+    found = judge(tmp_path, *rows)
+    assert ["each alone may get" in one for one in found if "the pass of" in one] == [True] * count
 
 
 def test_what_was_sold_again_is_not_at_stake_once_that_is_known(tmp_path: Path) -> None:

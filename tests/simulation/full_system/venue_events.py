@@ -52,8 +52,9 @@ ENDS = ("YES", "NO", "NO", "CANCEL")
 SHARE_PLACE, SHARE = 2, 0.25
 # One market in so many is a list of answers, of which these and the red one have a chance.
 A_LIST = 4
-# And of the bridges of Metaculus one in so many opens later, and one in so many is a group of two questions.
-OPENS_LATER, A_GROUP, SIDES = 5, 6, ("on its north side", "on its south side")
+# And of the bridges of Metaculus one in so many opens later, one in so many is scored at one moment, before its close,
+# and one in so many is a group of two questions.
+OPENS_LATER, AT_ONE_MOMENT, A_GROUP, SIDES = 5, 3, 6, ("on its north side", "on its south side")
 LAMPS = ("the blue one", "the green one", "the white one")
 # Which ends of the range of a number are open, one question after the other.
 OPEN_ENDS = ((False, True), (True, True), (True, False), (True, True), (False, False))
@@ -96,6 +97,7 @@ class VenueEvents:
     ambiguous: np.random.Generator
     money: np.random.Generator
     benchmark: np.random.Generator
+    entries: np.random.Generator
     undone: dict[str, datetime] = field(default_factory=dict)
     pit: PolymarketEvents | None = None
     # What came from elsewhere and was not taken out again.
@@ -118,6 +120,19 @@ class VenueEvents:
             self._ask()
         if self.pit is not None:
             self.pit.begin(first)
+
+    def outbid(self, venue: str, order: str, cents: float) -> None:
+        """Let others move the price of a contract so far that an order such as "buy yes CONTRACT" gets a worse one."""
+        side, leg, contract = order.split(" ", 2)
+        move = cents / 100.0 * (1.0 if (side == "buy") is (leg == "yes") else -1.0)
+        if venue == "polymarket" and self.pit is not None:
+            self.pit.move_price(contract, move)
+        name, _, answer = contract.partition("/")
+        market = None if self.bridges.manifold is None else self.bridges.manifold.state.markets.get(name)
+        if self.bridges.manifold is not None and market is not None and market in self._open():
+            one = market.answer(answer) if answer else None
+            price = (market.pool if one is None else one.pool).prob + move
+            self.bridges.manifold.world.move_price(market, min(0.97, max(0.03, price)), answer=one)
 
     async def run_events(self) -> None:
         """Let things happen, for ever."""
@@ -307,7 +322,10 @@ class VenueEvents:
             case _:
                 # Some are published before they are open, and take forecasts all the same.
                 opens = now + (closes - now) / 3.0 if number % OPENS_LATER == 0 else now
-                self._questions.append(ask(f"Will bridge {number} open?", open=opens, **terms))
+                spot: dict[str, Any] = {}
+                if number % AT_ONE_MOMENT == 0:
+                    spot = {"spot": now + (closes - now) / 2.0, "score_type": "spot_peer"}
+                self._questions.append(ask(f"Will bridge {number} open?", open=opens, **terms, **spot))
 
     def _trade(self) -> None:
         if self.bridges.manifold is not None and (markets := self._open()):
@@ -360,7 +378,10 @@ class VenueEvents:
             if due:
                 known = {"binary": ("yes", "no", "annulled"), "multiple_choice": TREES}
                 outcomes = known.get(due[0].type) or _landings(due[0])
-                self.bridges.metaculus.world.resolve(due[0], outcomes[int(self.stream.integers(len(outcomes)))])
+                end, part = outcomes[int(self.stream.integers(len(outcomes)))], float(self.entries.uniform(0.0, 2.0))
+                # Many outcomes are entered later than they were true, which was after the close.
+                true_at = max(due[0].close, now - part * (now - due[0].close)) if now > due[0].close else None
+                self.bridges.metaculus.world.resolve(due[0], end, known=true_at)
 
     def _is_known(self, name: str, closed_s: float, now: datetime) -> bool:
         """Say whether the outcome is known: up to six hours before the close, or up to a day and a half after it."""

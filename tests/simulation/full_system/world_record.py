@@ -57,6 +57,8 @@ UNTOLD = (
 Price = float | Mapping[str, float]
 _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
 MARKET = "/v0/market/"
+# So often it is looked which questions are closed.
+LOOK_S = 60.0
 # The requests that name a question: a bet, and a forecast.
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
 _KINDS: Mapping[str, str] = {
@@ -92,6 +94,11 @@ class WorldRecord:
     _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
     _known: dict[str, int] = field(default_factory=dict)
     _closes: dict[str, datetime | None] = field(default_factory=dict)
+    # When closed questions were last looked at, the last bets whose prices are noted, and orders that are not over.
+    _closed_s: float = -math.inf
+    _closed_at: datetime | None = None
+    _priced: dict[str, int] = field(default_factory=dict)
+    _open_orders: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         PAID_CALLS.clear()
@@ -135,20 +142,23 @@ class WorldRecord:
     def look(self) -> None:
         """Note orders that have come since the last look, and what each of them costs by now."""
         self._note_closes()
-        self._note_closed()
+        # All questions are looked at, and a pass asks for much within seconds.
+        if self.at_s() >= self._closed_s + LOOK_S:
+            self._note_closed()
         self._note_prices()
         for venue in ("manifold", "polymarket"):
             service = self.bridges.all.get(venue)
             if service is None:
                 continue
-            effects = [one for one in service.ledger.effects() if one.kind in {"bet", "sell", "order"}]
-            for effect in effects[self._known.get(venue, 0) :]:
+            effects = service.ledger.effects(since=self._known.get(venue, 0))
+            self._known[venue] = self._known.get(venue, 0) + len(effects)
+            for effect in [one for one in effects if one.kind in {"bet", "sell", "order"}]:
                 if venue == "polymarket" or effect.account == self.bridges.trader:
                     self._add_order(venue, effect)
-            self._known[venue] = len(effects)
-        for order in self.orders.values():
-            if not order["is_over"]:
-                self._follow(order)
+        for name in [*self._open_orders]:
+            self._follow(self.orders[name])
+            if self.orders[name]["is_over"]:
+                del self._open_orders[name]
 
     def facts(self, undone: Collection[str] = ()) -> Fact:
         """Return everything, with accounts and contracts as they are now, and outcomes that were never taken back."""
@@ -157,6 +167,7 @@ class WorldRecord:
         return {
             "outcomes": outcomes,
             "endings": dict(self._endings(undone)),
+            "spots": dict(self._spots()),
             "undone": {*undone},
             **{
                 name: getattr(self, name)
@@ -217,20 +228,28 @@ class WorldRecord:
             self._closes[market.id] = None if market.closes is None else _moment_of(market.closes)
 
     def _note_closed(self) -> None:
-        """Note from when until when a question is closed at its venue, or one market of an event is."""
+        """Note from when until when a question is closed at its venue, or one market of an event is.
+
+        It was so from one look to the last one that saw it, at least.
+        """
+        before, now = self._closed_at, self.now()
+        self._closed_s, self._closed_at = self.at_s(), now
         for ref, is_closed in self._closed_questions():
             spans = self.closed.setdefault(ref, [])
             if is_closed and (not spans or spans[-1][1] is not None):
-                spans.append([self.now(), None])
+                spans.append([now, None])
             elif not is_closed and spans and spans[-1][1] is None:
-                spans[-1][1] = self.now()
+                spans[-1][1] = before or now
 
     def _note_prices(self) -> None:
         """Note the prices of markets of Manifold since their last bet, and whether faults came meanwhile."""
         markets = {} if self.bridges.manifold is None else self.bridges.manifold.state.markets
         for market in markets.values():
-            known = self.prices.setdefault(f"manifold:{market.id}", [])
-            since = _moment_of(max(market.last_bet or 0, market.created))
+            since_ms = max(market.last_bet or 0, market.created)
+            if self._priced.get(market.id) == since_ms:
+                continue
+            known, since = self.prices.setdefault(f"manifold:{market.id}", []), _moment_of(since_ms)
+            self._priced[market.id] = since_ms
             is_known = market.type == "BINARY" or (market.type == "MULTIPLE_CHOICE" and market.sums_to_one)
             if is_known and (not known or known[-1][0] != since):
                 options = {answer.text: answer.pool.prob for answer in market.answers}
@@ -311,6 +330,7 @@ class WorldRecord:
         order = {**came, "venue": venue, "id": effect.subject, "effect_s": self.at_s(), "stakes": [], **made}
         order |= {"is_over": False, "fills": []}
         self.orders[effect.subject] = order
+        self._open_orders[effect.subject] = None
         self._follow(order)
         order["held"] = self._held(venue)
         if venue == "polymarket" and self.bridges.polymarket is not None:
@@ -525,6 +545,12 @@ class WorldRecord:
                 was_undone = not any(other.payouts) or f"polymarket:{other.condition}" in undone
                 ending = {"yes": float(other.payouts[0]), "since": since, "was_undone": was_undone}
                 yield ("polymarket", other.condition), ending
+
+    def _spots(self) -> Iterator[tuple[str, datetime]]:
+        """Yield the questions of Metaculus that are scored at one moment, and that moment."""
+        for asked in () if self.bridges.metaculus is None else self.bridges.metaculus.state.questions.values():
+            if asked.score_type.startswith("spot_"):
+                yield f"metaculus:{asked.post}:{asked.id}", asked.spot_time
 
     def _trades(self) -> dict[str, list[Fact]]:
         """Return what the crowd of the exchange traded, by contract, in terms of YES."""

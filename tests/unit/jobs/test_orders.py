@@ -62,7 +62,7 @@ async def test_orders_of_one_pass_share_the_same_cash_and_caps(trading_fixture: 
 
 
 async def test_what_was_held_before_shares_the_cash_with_what_is_new(trading_fixture: TradingFixture) -> None:
-    """They are sized in two groups of one pass, on an account that was read once."""
+    """Four orders of 10 would be 40, and there are 25."""
     trading_fixture.broker.cash = 25.0
     stop_file = trading_fixture.jobs_fixture.kill_switch.stop_file
     stop_file.touch()
@@ -72,7 +72,7 @@ async def test_what_was_held_before_shares_the_cash_with_what_is_new(trading_fix
     await trading_fixture.jobs_fixture.clock.advance(601)
     await trading_fixture.forecast("hail", "fog")
     assert await trading_fixture.submit() == "4 planned, 0 held, 4 acknowledged"
-    assert trading_fixture.bought() == pytest.approx([10.0, 10.0, 2.5, 2.5])
+    assert trading_fixture.bought() == pytest.approx([6.25] * 4)
 
 
 async def test_cash_that_waiting_orders_will_take_is_not_spent_twice(trading_fixture: TradingFixture) -> None:
@@ -428,6 +428,33 @@ async def test_the_legs_of_one_event_are_sized_as_one_bet(trading_fixture: Tradi
     await trading_fixture.forecast("ann wins", "bob wins", event="the vote")
     await trading_fixture.submit()
     assert trading_fixture.bought() == pytest.approx([15.0, 15.0])
+
+
+async def test_a_leg_that_was_held_and_a_new_one_are_sized_as_one_bet(trading_fixture: TradingFixture) -> None:
+    trading_fixture.broker.cash, trading_fixture.wants.stake = 1000.0, 30.0
+    trading_fixture.execution_policy = replace(trading_fixture.execution_policy, bankroll=BankrollSection())
+    await trading_fixture.forecast("ann wins", event="the vote")
+    trading_fixture.wants.fault = ServiceUnavailableError("the market cannot be read")
+    assert await trading_fixture.submit() == "0 planned, 1 held, 0 acknowledged"
+    trading_fixture.wants.fault = None
+    await trading_fixture.jobs_fixture.clock.advance(3600)
+    await trading_fixture.forecast("bob wins", event="the vote")
+    await trading_fixture.submit()
+    assert trading_fixture.bought() == pytest.approx([15.0, 15.0])
+
+
+async def test_what_is_forecast_in_the_course_of_a_pass_waits_for_the_next_one(trading_fixture: TradingFixture) -> None:
+    """The account was read as the pass began, and does not show what was sold since."""
+    questions = ["snow"]
+
+    async def forecast_more() -> None:
+        await trading_fixture.forecast(*[questions.pop() for _ in questions[:1]])
+
+    await trading_fixture.forecast("rain")
+    trading_fixture.wants.meanwhile = forecast_more
+    assert await trading_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
+    assert questions == []
+    assert await trading_fixture.submit() == "1 planned, 0 held, 1 acknowledged"
 
 
 async def test_many_passes_of_a_day_leave_most_of_the_account_alone(trading_fixture: TradingFixture) -> None:

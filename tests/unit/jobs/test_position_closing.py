@@ -1,5 +1,6 @@
 """Closing positions: for a person and by policy, through the same gate; told of as it was, and not bought back."""
 
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from bot.core.submissions import ExecutionMode
 from bot.jobs.position_closing import ClosingContext, close_requested_positions, exit_reason
 from bot.store import permissions, requests
 from bot.store.permissions import PrincipalRecord
-from bot.store.requests import ClosingResult, ClosingState
+from bot.store.requests import CLOSING_EVENT_KIND, ClosingResult, ClosingState
 from bot.testing.exchange import FakeExchange, WriteFailure
 from tests.unit.jobs.conftest import VENUE, JobsFixture
 from tests.unit.jobs.trading_fixture import FakeOrderPlanner, TradingFixture
@@ -247,6 +248,23 @@ async def test_a_policy_sells_with_its_reason_and_stays_out(
     assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
     assert (await trading_fixture.trading_fixture.whys("rain"))[-1].startswith(f"closing: {said}")
     assert "closing" not in await trading_fixture.submit()
+
+
+async def test_a_sale_by_policy_is_on_record_with_its_report_or_not_at_all(trading_fixture: ClosingFixture) -> None:
+    await trading_fixture.bought("rain")
+    trading_fixture.exchange.bid = 0.2
+    trading_fixture.trading_fixture.execution_policy = replace(
+        trading_fixture.trading_fixture.execution_policy, trading=TradingSection(stop_loss=0.5)
+    )
+    events = trading_fixture.jobs_fixture.ledger.events
+    fails = (
+        "create temp trigger fails before insert on event when new.kind = 'alert' begin select raise(abort, 'no'); end"
+    )
+    await events.writer.run(lambda database: database.execute(fails))
+    with pytest.raises(sqlite3.IntegrityError):
+        await trading_fixture.submit()
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
+    assert await events.recent(9, CLOSING_EVENT_KIND) == []
 
 
 @pytest.mark.parametrize("unpriced", [True, False])
