@@ -69,10 +69,11 @@ where f.forecast_only = 1 and i.action in ('order', 'forecast')
 class RenewalChecks(OmissionChecks):
     """Judges one ledger by the passes of jobs that ended well, as ``OmissionChecks`` does.
 
-    ``prices`` are those that questions had at their venues since when.
+    ``prices`` are those that questions had at their venues since when; ``unnoted`` is when they had others, too.
     """
 
     prices: Mapping[str, Sequence[tuple[datetime, Any]]] = field(default_factory=dict)
+    unnoted: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
 
     def violations(self) -> Iterator[str]:
         """Say which forecast was made for no reason, on an old price or text, or out of turn, and which was not."""
@@ -282,7 +283,8 @@ class RenewalChecks(OmissionChecks):
                 values = _prices_between(history, at - LISTED_AGAIN, seen + ONE_MOMENT)
                 # The answer may have been that of an earlier request; of a book some changes may be missing.
                 is_old = any(seen - HEARD <= one <= seen + ONE_MOMENT for one in self.spoilt.get(venue, ()))
-                if is_old and venue == "polymarket":
+                is_unknown = any(at - ONE_MOMENT <= one <= seen + ONE_MOMENT for one in self.unnoted.get(ref, ()))
+                if is_unknown or (is_old and venue == "polymarket"):
                     continue
                 values += [value for _, value in history] if is_old else []
                 # While somebody trades level by level, the middle of a book passes what is between.

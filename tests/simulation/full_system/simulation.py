@@ -490,7 +490,7 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         outcomes=_known_outcomes(parts, schedule.ledger),
         lives=schedule.lives,
     )
-    renewals = RenewalChecks(**known, passes=passes, **world, prices=facts["prices"])
+    renewals = RenewalChecks(**known, passes=passes, **world, prices=facts["prices"], unnoted=facts["unnoted"])
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
     records = RecordChecks(

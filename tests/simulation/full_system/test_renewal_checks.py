@@ -215,6 +215,9 @@ def test_what_people_ask_for_is_forecast(
         # One of the answers may have been an old one, and nobody knows the time while the clock is wrong.
         (0.5, 2.0, {"spoilt": 2.0}, ""),
         (0.4, 0.5, {"moved": 0.5}, ""),
+        # Of a bet that nobody noted, the price after it is not known.
+        (0.4, 0.5, {"unnoted": 0.5}, ""),
+        (0.4, 0.5, {"unnoted": 0.6}, "and was [0.5]"),
         # What a pass looked at is on record as it was then.
         (0.5, 0.9, {"listed": 2.0}, "looked at manifold:lamp, whose price is 0.6"),
         (0.5, 0.9, {"listed": 1.01}, ""),
@@ -227,10 +230,11 @@ def test_a_price_on_record_is_that_of_its_venue(
 ) -> None:
     rows = [*question(closes=more.get("closes", 30.0)), price(1, hours, chance)]
     history = [(NOON, 0.5), (NOON + timedelta(hours=1.0), 0.6)]
-    times = {name: [NOON + timedelta(hours=more[name])] for name in ("spoilt", "moved") if name in more}
+    times = {name: [NOON + timedelta(hours=more[name])] for name in ("spoilt", "moved", "unnoted") if name in more}
     passes = passed("discover manifold", more["listed"]) if "listed" in more else []
     spoilt, moved = {"manifold": times.get("spoilt", [])}, times.get("moved", [])
-    found = judge(tmp_path, rows, passes, prices={REF: history}, spoilt=spoilt, clock_moves=moved)
+    unnoted = {REF: times.get("unnoted", [])}
+    found = judge(tmp_path, rows, passes, prices={REF: history}, spoilt=spoilt, clock_moves=moved, unnoted=unnoted)
     assert [words in one for one in found] == [True] * bool(words)
 
 

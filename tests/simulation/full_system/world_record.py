@@ -10,6 +10,7 @@ import json
 import math
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -174,6 +175,7 @@ class WorldRecord:
                 for name in ("acts", "eras", "writes", "accounts", "books", "unread", "marks", "closed", "spoilt")
             },
             "prices": {**self._bet_prices(), **dict(self._exchange_prices()), **dict(self._event_prices())},
+            "unnoted": dict(self._unnoted_bets()),
             "disturbed": {name: {*venue.faults_met} for name, venue in self.bridges.all.items()},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -267,6 +269,18 @@ class WorldRecord:
             if state.markets[bet.market].type == "BINARY" and bet.amount:
                 found.setdefault(f"manifold:{bet.market}", []).append((_moment_of(bet.created), bet.prob_after))
         return {ref: sorted(known, key=itemgetter(0)) for ref, known in found.items()}
+
+    def _unnoted_bets(self) -> Iterator[tuple[str, list[datetime]]]:
+        """Yield when bets moved the options of a market, where their prices between two looks are not known."""
+        if self.bridges.manifold is None:
+            return
+        state = self.bridges.manifold.state
+        moved: dict[str, set[datetime]] = defaultdict(set)
+        for bet in state.bets.values():
+            if bet.amount and state.markets[bet.market].answers:
+                moved[f"manifold:{bet.market}"].add(_moment_of(bet.created))
+        for ref, moments in moved.items():
+            yield ref, sorted(moments - {at for at, _ in self.prices.get(ref, ())})
 
     def _event_prices(self) -> Iterator[tuple[str, list[tuple[datetime, Price]]]]:
         """Yield the middles of the books of the options of events since when."""
