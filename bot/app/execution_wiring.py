@@ -117,6 +117,7 @@ class ExecutionWiring:
             clock=outbox.clock,
             planners=self._venues.planners,
             readiness=self.readiness,
+            refresh_readiness=partial(refresh_readiness, self.live_readiness),
         )
 
     def halt_job(self) -> HaltEnforcer:

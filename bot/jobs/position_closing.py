@@ -3,7 +3,7 @@
 Closing orders pass the same gate and outbox as every other order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -46,9 +46,19 @@ _PENDING_STATES = frozenset(
 )
 
 
+ReadinessRefresh = Callable[[], Awaitable[None]]
+
+
+async def refresh_nothing() -> None:
+    """Do nothing: no venue is live."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingContext:
-    """What is needed to close positions; people put their requests in ``folder``."""
+    """What is needed to close positions; people put their requests in ``folder``.
+
+    ``refresh_readiness`` brings ``readiness`` up to date before positions are closed.
+    """
 
     folder: Path
     ledger: Ledger
@@ -58,6 +68,7 @@ class ClosingContext:
     clock: Clock
     planners: Mapping[str, OrderPlanner] = field(default_factory=dict)
     readiness: LiveReadiness | None = None
+    refresh_readiness: ReadinessRefresh = refresh_nothing
 
     async def context_builder(self) -> DecisionContextBuilder:
         """Return the state of all execution policies now."""
@@ -101,6 +112,7 @@ async def close_requested_positions(job: ClosingContext) -> str:
 
 async def close_positions(job: ClosingContext, asked: ClosePositions, name: str) -> list[ClosingResult]:
     """Close the positions that a person named, one after the other; ``name`` is that of the request."""
+    await job.refresh_readiness()
     builder, accounts = await job.context_builder(), dict[str, Account | str]()
     await _audit_closing(job, asked)
     found = []

@@ -33,7 +33,13 @@ from bot.execution.submission_planning import (
 )
 from bot.jobs.comments import CommentContext, forecast_comment, plan_comments
 from bot.jobs.halts import halt_losing_venues
-from bot.jobs.position_closing import ClosingContext, close_by_policy, has_exit_policy
+from bot.jobs.position_closing import (
+    ClosingContext,
+    ReadinessRefresh,
+    close_by_policy,
+    has_exit_policy,
+    refresh_nothing,
+)
 from bot.jobs.withdrawals import StaleWithdrawalContext, withdraw_stale_forecasts
 from bot.store import permissions
 from bot.store.audit_log import AuditRow
@@ -97,13 +103,6 @@ _IN_FLIGHT_STATES = frozenset(
 ForecastWithSnapshot = tuple[Forecast, DecisionSnapshot]
 
 
-ReadinessRefresh = Callable[[], Awaitable[None]]
-
-
-async def _refresh_nothing() -> None:
-    """Do nothing: no venue is live."""
-
-
 @dataclass(slots=True)
 class RunStart:
     """The beginning of a run: what was held before it is decided again, since config and venues may have changed."""
@@ -128,7 +127,7 @@ class SubmitJobContext:
     clock: Clock
     planners: Mapping[str, OrderPlanner] = field(default_factory=dict)
     readiness: LiveReadiness | None = None
-    refresh_readiness: ReadinessRefresh = _refresh_nothing
+    refresh_readiness: ReadinessRefresh = refresh_nothing
     run_start: RunStart = field(default_factory=lambda: RunStart(is_over=True))
     comments: CommentContext | None = None
     closing: ClosingContext | None = None

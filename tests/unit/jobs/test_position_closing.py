@@ -3,6 +3,7 @@
 import sqlite3
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,12 +16,14 @@ from bot.core.orders import Account, ClosingProposal, ContractSide, Order, Order
 from bot.core.permissions import UserRole
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode
+from bot.jobs.live_readiness import refresh_readiness
 from bot.jobs.position_closing import ClosingContext, close_requested_positions, exit_reason
 from bot.store import permissions, requests
 from bot.store.permissions import PrincipalRecord
 from bot.store.requests import CLOSING_EVENT_KIND, ClosingResult, ClosingState
 from bot.testing.exchange import FakeExchange, WriteFailure
 from tests.unit.jobs.conftest import VENUE, JobsFixture
+from tests.unit.jobs.test_live_readiness import preparing
 from tests.unit.jobs.trading_fixture import FakeOrderPlanner, TradingFixture
 
 
@@ -79,7 +82,12 @@ class ClosingFixture:
             clock=self.jobs_fixture.clock,
             planners={VENUE: self.trading_fixture.wants},
             readiness=self.trading_fixture.readiness,
+            refresh_readiness=self.look,
         )
+
+    async def look(self) -> None:
+        if self.trading_fixture.look is not None:
+            await self.trading_fixture.look()
 
     async def bought(self, *keys: str) -> None:
         await self.trading_fixture.forecast(*keys)
@@ -115,6 +123,18 @@ async def test_a_position_is_sold_for_a_person_and_the_decision_is_on_record(tra
     assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
     assert (await trading_fixture.trading_fixture.whys("rain"))[-1] == "closing: ann asked for it"
     assert (await trading_fixture.exchange.account()).positions == ()
+
+
+async def test_nothing_is_sold_with_a_clock_that_was_set_since_the_last_look(trading_fixture: ClosingFixture) -> None:
+    fixture = trading_fixture.trading_fixture
+    fixture.bound(ExecutionMode.LIVE)
+    await fixture.arm()
+    await trading_fixture.bought("rain")
+    parts = preparing(fixture, fixture.readiness)
+    for skew_s, state in ((60.0, ClosingState.HELD), (0.2, ClosingState.CLOSED)):
+        fixture.look = partial(refresh_readiness, replace(parts, clock_skew=partial(float, skew_s)))
+        [result] = await trading_fixture.close("rain")
+        assert (result.state, "clock" in result.why) == (state, state is ClosingState.HELD)
 
 
 @pytest.mark.parametrize(
