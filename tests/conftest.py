@@ -36,6 +36,16 @@ settings.register_profile("dev", max_examples=50, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+# Tests log exceptions by the thousand, and the default shows each with the source and all variables, a quarter of a
+# second a time.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     # Options are read from here alone, before the folders that they are for are looked into.
     group = parser.getgroup("foxcast")
