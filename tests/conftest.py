@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -19,11 +20,30 @@ from bot.core import redaction
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Of a test with a ledger most of the time is waiting for the disk. Memory takes its place where it has room for all
+# temporary files and lets programs among them start; TMPDIR names another folder.
+MEMORY, ROOM_BYTES = Path("/dev/shm"), 2 * 2**30  # noqa: S108 - pytest makes a folder of its own in it
+if "TMPDIR" not in os.environ and MEMORY.is_dir():
+    _room = os.statvfs(MEMORY)
+    if _room.f_bavail * _room.f_frsize >= ROOM_BYTES and not _room.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
+
 # The same examples on every machine, and no limit on one example: CI shares its cores. Fifty examples of each rule are
 # half of the default; tests that need more say so themselves.
 settings.register_profile("ci", max_examples=50, derandomize=True, deadline=None, database=None, print_blob=True)
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+# Tests log exceptions by the thousand, and the default shows each with the source and all variables, a quarter of a
+# second a time.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,8 @@ from tests.crash.venue_servers import SCENARIO_VENUES
 @pytest.mark.crash
 @pytest.mark.timeout(900)
 def test_killed_at_commits_and_writes_nothing_leaves_twice_and_nothing_is_lost(tmp_path: Path) -> None:
-    tally = campaign(OutboxCampaignPlan(kills=50, seed=7), tmp_path)
+    tally = campaign(OutboxCampaignPlan(kills=20, seed=7), tmp_path)
+    # Eight stories at once, each venue live and on paper, are killed far more often until the first of them ends.
     assert tally.kills >= 50
     assert tally.effects > 0
     assert tally.fills > 0
