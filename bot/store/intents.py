@@ -152,15 +152,15 @@ def move_intent(database: Database, intent_id: str, state: IntentState, *, detai
     if state not in NEXT_INTENT_STATES[known]:
         message = f"intent {intent_id} cannot go from {known} to {state}"
         raise StoreError(message)
-    _write_state(database, intent_id, (known, state), detail=detail, at=at)
+    write_intent_state(database, intent_id, (known, state), detail=detail, at=at)
 
 
 def force_intent_state(database: Database, intent_id: str, state: IntentState, *, detail: str, at: str) -> None:
     """Set any state: for a restored ledger, and where a person reports the outcome."""
-    _write_state(database, intent_id, (read_intent_state(database, intent_id), state), detail=detail, at=at)
+    write_intent_state(database, intent_id, (read_intent_state(database, intent_id), state), detail=detail, at=at)
 
 
-def _write_state(
+def write_intent_state(
     database: Database, intent_id: str, states: tuple[IntentState, IntentState], *, detail: str, at: str
 ) -> None:
     """Write the second state over the first one, and keep the sums of scores of submitted forecasts right."""

@@ -185,7 +185,7 @@ def count_events() -> Iterator[Counter[str]]:
     """Count what happens in this process until the end, by the names of ``known_events``."""
     found: Counter[str] = Counter()
     object_to, make_hold = rules.SubmissionRule.objection, HoldDecision.__init__
-    move = intents.force_intent_state
+    write_state = intents.write_intent_state
 
     def counted_objection(self: rules.SubmissionRule, context: DecisionContext) -> HoldDecision | None:
         hold = object_to(self, context)
@@ -201,14 +201,14 @@ def count_events() -> Iterator[Counter[str]]:
             found.update(name for lines, name in site if frame.f_lineno in lines)
         make_hold(self, *values, **named)
 
-    def counted_move(database: Any, intent_id: str, state: IntentState, **named: Any) -> None:
-        found[edge_event(intents.read_intent_state(database, intent_id), state)] += 1
-        move(database, intent_id, state, **named)
+    def counted_move(database: Any, intent_id: str, states: tuple[IntentState, IntentState], **named: Any) -> None:
+        found[edge_event(*states)] += 1
+        write_state(database, intent_id, states, **named)
 
     with (
         patch.object(rules.SubmissionRule, "objection", counted_objection),
         patch.object(HoldDecision, "__init__", counted_hold),
-        patch.object(intents, "force_intent_state", counted_move),
+        patch.object(intents, "write_intent_state", counted_move),
     ):
         yield found
 

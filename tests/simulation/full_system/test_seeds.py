@@ -26,6 +26,9 @@ def test_in_half_a_day_of_faults_kills_and_people_no_invariant_breaks(first: int
     assert all(lives > 1 and faults for lives, _, faults in reported.values())
     assert sum(effects for _, effects, _ in reported.values()) > AT_ONCE
     assert " 0 violated" in done.stdout
+    moves = re.search(r"coverage: outbox: (\d+) of (\d+) came up", done.stdout)
+    assert moves is not None
+    assert int(moves[1]) > int(moves[2]) / 2
 
 
 @pytest.mark.parametrize("options", [("--seeds", "0"), ("--days", "0"), ("--days", "nan"), ("--jobs", "0")])
