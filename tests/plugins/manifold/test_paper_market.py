@@ -37,6 +37,7 @@ from bot.api import (
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
 from plugins.manifold import reader as venue_module
+from plugins.manifold.account import MARK_CACHE_S
 from plugins.manifold.market_state import ManifoldMarketState
 from plugins.manifold.paper_market import UNDONE_REASONS, ManifoldPaperMarket, open_paper
 from plugins.manifold.settings import ManifoldSettings
@@ -210,9 +211,11 @@ async def test_a_position_whose_market_closed_or_is_silent_keeps_its_mark(tmp_pa
         mark = (await outbox_setup.book.account()).positions[0].mark
         assert mark is not None
         venue.silent = True
+        await outbox_setup.clock.advance(MARK_CACHE_S)
         assert (await outbox_setup.book.account()).positions[0].mark == mark
         venue.silent = False
         venue.full_market = small(closeTime=1)
+        await outbox_setup.clock.advance(MARK_CACHE_S)
         assert (await outbox_setup.book.account()).positions[0].mark == mark
 
 

@@ -244,6 +244,19 @@ async def test_an_own_bet_without_an_answer_is_not_taken_for_that_of_another(out
     assert await halts(outbox_setup) == []
 
 
+async def test_a_bet_that_the_list_of_the_venue_shows_late_halts_it_too(outbox_setup: OutboxSetup) -> None:
+    check = foreign_check(outbox_setup)
+    await bet_by_hand(outbox_setup, "By whom?")
+    outbox_setup.manifold.clock.advance_without_waking(60)
+    without_it = FaultDetails(fault=RequestFault.ALTERED, alter=lambda _: [])
+    outbox_setup.manifold.venue.faults.schedule(without_it, method="GET", path="/v0/bets")
+    assert await check.check_venue(VENUE) == ""
+    assert await halts(outbox_setup) == []
+    outbox_setup.manifold.clock.advance_without_waking(60)
+    assert await check.check_venue(VENUE) == ""
+    assert len(await halts(outbox_setup)) == 1
+
+
 async def test_a_list_that_cannot_be_read_is_told_and_nothing_is_concluded(outbox_setup: OutboxSetup) -> None:
     check = foreign_check(outbox_setup)
     await bet_by_hand(outbox_setup, "By whom?")

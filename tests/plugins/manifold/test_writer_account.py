@@ -134,6 +134,16 @@ async def test_mf_s9_cash_is_what_open_orders_leave(manifold: ManifoldFixture) -
     assert order.reserves == pytest.approx(500.0 - bet.amount)
 
 
+async def test_positions_are_marked_anew_after_each_trade(manifold: ManifoldFixture) -> None:
+    market = manifold.world.add_market()
+    question, writer = await manifold.question(market), manifold.writer()
+    for name in ("i1", "i2"):
+        await seal_and_submit(writer, question, order_of(market, amount=200.0, limit="0.95"), name)
+        manifold.clock.advance_without_waking(60)
+        [position], [expected] = (await writer.account()).positions, (await manifold.writer().account()).positions
+        assert position == expected
+
+
 async def test_mf_w4_expired_orders_are_over_by_our_own_clock(manifold: ManifoldFixture) -> None:
     market = manifold.world.add_market()
     question, writer = await manifold.question(market), manifold.writer(order_lifetime_s=61)

@@ -246,6 +246,18 @@ async def test_quiet_hours_keep_all_but_critical_alerts_until_they_end(tmp_path:
         assert "holiday" in alerts.phone.taken[1].text
 
 
+async def test_a_critical_alert_that_failed_takes_no_others_out_of_the_quiet_hours(tmp_path: Path) -> None:
+    config = make_config(tmp_path, quiet_hours="11:30-12:30", time_zone="UTC")
+    async with open_ledger(state_folder(config) / "ledger.sqlite", now=NOON) as ledger:
+        alerts = AlertFixture(ledger, config, phone=FakeChannel(error=ServiceUnavailableError("no network")))
+        await alerts.halt("sea", "holiday", by="owner")
+        await alerts.halt("lake")
+        await alerts.run()
+        alerts.phone.error = None
+        await alerts.run(after=2 * MINUTE)
+        assert [one.level for one in alerts.phone.taken] == [AlertLevel.CRITICAL]
+
+
 async def test_what_breaks_at_one_time_is_one_message(alerts: AlertFixture) -> None:
     for venue in ("sea", "lake", "pond"):
         await alerts.halt(venue)

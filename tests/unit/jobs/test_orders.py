@@ -18,7 +18,7 @@ from bot.store.permissions import SubmissionHalt
 from bot.store.serialization import format_timestamp
 from tests.unit.execution.gate.decision_contexts import order
 from tests.unit.jobs.conftest import VENUE, JobsFixture
-from tests.unit.jobs.trading_fixture import TradingFixture
+from tests.unit.jobs.trading_fixture import UNBOUND, TradingFixture
 
 READ = "insert into account_reading (venue, account, at, currency, body, cash, equity) values (?, ?, ?, ?, ?, ?, ?)"
 
@@ -411,6 +411,33 @@ async def test_a_fresh_account_is_not_put_into_the_questions_of_one_pass(trading
     await trading_fixture.submit()
     assert sum(trading_fixture.bought()) == pytest.approx(100.0)
     assert trading_fixture.bought() == pytest.approx([100.0 / 33] * 33)
+
+
+async def test_what_opens_in_the_course_of_a_pass_shares_what_the_pass_may_buy(trading_fixture: TradingFixture) -> None:
+    """It is sized alone: only what may be bought as the pass begins is sized together."""
+    clock = trading_fixture.jobs_fixture.clock
+    trading_fixture.execution_policy = replace(
+        trading_fixture.execution_policy, bankroll=UNBOUND.model_copy(update={"per_pass": 0.25})
+    )
+    await trading_fixture.forecast("rain")
+    await clock.advance(1)
+    await trading_fixture.forecast("snow", "hail", opens_at=clock.now() + timedelta(seconds=60))
+    trading_fixture.wants.meanwhile = partial(clock.advance, 60)
+    assert await trading_fixture.submit() == "3 planned, 0 held, 3 acknowledged"
+    assert trading_fixture.bought() == pytest.approx([10.0, 10.0, 5.0])
+
+
+async def test_shares_of_the_bankroll_count_positions_as_well_as_cash(trading_fixture: TradingFixture) -> None:
+    trading_fixture.wants.stake = 60.0
+    trading_fixture.broker.positions = (
+        Position(contract="snow", leg=ContractSide.YES, shares=1800.0, paid=700.0, mark=0.5),
+    )
+    trading_fixture.execution_policy = replace(
+        trading_fixture.execution_policy, bankroll=UNBOUND.model_copy(update={"per_question": 0.05})
+    )
+    await trading_fixture.forecast("rain")
+    await trading_fixture.submit()
+    assert trading_fixture.bought() == [pytest.approx(0.05 * (100.0 + 1800.0 * 0.5))]
 
 
 async def test_what_is_too_small_for_the_venue_leaves_its_share_to_the_others(trading_fixture: TradingFixture) -> None:

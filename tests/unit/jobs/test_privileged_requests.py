@@ -357,9 +357,12 @@ async def test_an_answer_names_who_gave_it_and_holds_for_a_time(office: SignedRe
     await office.trading_fixture.forecast("rain")
     await office.trading_fixture.submit()
     [asked] = await office.jobs_fixture.ledger.permissions.approvals()
+    await office.jobs_fixture.clock.advance(60)
     assert await office.ask(AnswerApproval, approval=asked.id[:6], approved=True) == f"{asked.id} approved by ann"
     [found] = await office.jobs_fixture.ledger.permissions.approvals(everything=True)
     assert (found.state, found.by) == (ApprovalState.APPROVED, "ann")
+    lifetime = office.trading_fixture.execution_policy.approval_lifetime
+    assert found.expires_at == office.jobs_fixture.clock.now() + lifetime
     with pytest.raises(RequestRejectedError, match="approved already"):
         await office.ask(AnswerApproval, approval=asked.id, approved=False)
 

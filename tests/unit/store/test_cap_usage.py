@@ -122,6 +122,15 @@ async def test_each_attempt_at_an_order_counts_within_the_hour(ledger_fixture: L
     assert (await usage(ledger_fixture, at=NOON + HOUR)).hour == 0
 
 
+async def test_each_attempt_at_the_same_forecast_counts_within_the_hour(ledger_fixture: LedgerFixture) -> None:
+    """An order that did not arrive is decided again, and a forecast is sent again."""
+    send = ledger_fixture.send(await ledger_fixture.forecast(await ledger_fixture.ask(batch=None)))
+    await ledger_fixture.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
+    for state in (IntentState.ABSENT, IntentState.ACKED):
+        await settle(ledger_fixture, send.intent.id, state)
+    assert (await usage(ledger_fixture)).hour == 2
+
+
 async def test_what_was_bought_under_the_arm_record_counts_from_its_begin(ledger_fixture: LedgerFixture) -> None:
     await buy(ledger_fixture, at=NOON)
     await buy(ledger_fixture, "snow", cost=5.0, at=NOON + HOUR)

@@ -175,6 +175,12 @@ async def test_questions_are_listed_by_state_and_source(ledger_fixture: LedgerFi
     assert await keys(limit=1) == ["closed"]
     assert await ledger_fixture.ledger.questions.count() == 4
 
+    # The venue moved two closes.
+    await ledger_fixture.ask("closed", closes_at=NOON + timedelta(hours=2))
+    await ledger_fixture.ask("soon", closes_at=NOON, source="radio")
+    assert await keys(state=QuestionState.OPEN) == ["closed", "open"]
+    assert await keys(state=QuestionState.CLOSED) == ["soon"]
+
 
 @pytest.mark.parametrize(
     ("text", "found"),

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from bot.core.permissions import ExposureGroups
 from bot.core.plugin_specs import PaperBookContext
 from bot.core.questions import Question
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, SendDecision
+from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.outbox.outbox import Outbox
 from bot.execution.paper.paper_book import PaperBook, PaperBookTerms, open_paper_book
+from bot.jobs.halts import HaltEnforcer
 from bot.jobs.reconciliation import AccountSettlementContext
 from bot.jobs.withdrawals import CancellationContext
 from bot.store.ledger import Ledger
@@ -67,6 +69,19 @@ class PaperOutboxFixture:
             names={self.venue: ACCOUNT},
             clock=self.clock,
             paper={self.venue},
+        )
+
+    @property
+    def halting(self) -> HaltEnforcer:
+        policy = ExecutionPolicy(
+            venue=self.venue, mode=ExecutionMode.PAPER, primary_forecaster="plain", account=ACCOUNT
+        )
+        return HaltEnforcer(
+            ledger=self.ledger,
+            kill_switch=KillSwitch(stop_file=self.folder / "STOP", ledger_file=self.folder / "ledger.sqlite"),
+            clock=self.clock,
+            execution_policies={self.venue: policy},
+            submitters={self.venue: self.book},
         )
 
     @property
@@ -123,13 +138,18 @@ class PaperOutboxFixture:
 
 @asynccontextmanager
 async def open_outbox_fixture(
-    folder: Path, market: FakePaperMarket, *, venue: str = "lantern", start: datetime | None = None
+    folder: Path,
+    market: FakePaperMarket,
+    *,
+    venue: str = "lantern",
+    start: datetime | None = None,
+    settle_after: timedelta = timedelta(),
 ) -> AsyncIterator[PaperOutboxFixture]:
     clock = FakeClock() if start is None else FakeClock(start)
     place = PaperBookContext(clock=clock, http=FakeHttpClient({}), folder=folder / venue, cash=100.0, delay_s=0.0)
     async with (
         open_blank_ledger(folder / "ledger.sqlite", now=clock.now()) as ledger,
-        open_paper_book(place, market, PaperBookTerms(currency=COINS)) as book,
+        open_paper_book(place, market, PaperBookTerms(currency=COINS, settle_after=settle_after)) as book,
     ):
         trading = PaperOutboxFixture(folder, ledger, book, market, clock, venue)
         yield trading

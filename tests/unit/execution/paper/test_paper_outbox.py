@@ -9,8 +9,10 @@ from bot.core.operator_requests import CancelOrder
 from bot.core.orders import Account
 from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.questions import QuestionRef
+from bot.core.trading_profit import MILLIONTHS
 from bot.jobs.reconciliation import settle_accounts
 from bot.jobs.withdrawals import cancel_requested_orders
+from bot.store.accounts import AccountKey
 from bot.store.requests import pending_cancellations, request_cancellation
 from bot.testing.clock import START
 from bot.testing.paper_market import FakePaperMarket
@@ -50,6 +52,29 @@ async def test_an_order_is_sent_filled_read_and_paid_out(tmp_path: Path) -> None
         assert await settle_accounts(trading.accounts) == "1 positions settled, 0 orders advanced, 1 accounts read"
         readings = await trading.ledger.readings.since("lantern", ACCOUNT, START, paper=True)
         assert [(one.cash, one.equity) for one in readings] == [(96.0, 100.0), (106.0, 106.0), (96.0, 96.0)]
+
+
+async def test_a_payout_is_on_record_once_the_book_paid_it(tmp_path: Path) -> None:
+    async with open_outbox_fixture(tmp_path, rain(), settle_after=HOUR) as trading:
+        await trading.plan("rain")
+        await trading.outbox.flush()
+        await happened(trading, 1.0)
+        account = AccountKey(venue="lantern", account=ACCOUNT, paper=True)
+        # Ten shares were bought at 0.4 each.
+        for wait, gain in ((60.0, 0), (3600.0, 6 * MILLIONTHS)):
+            trading.clock.advance_without_waking(wait)
+            await settle_accounts(trading.accounts)
+            [contract] = (await trading.ledger.profits.record(account, START, redeems=False)).book.contracts
+            assert contract.realised == gain
+
+
+async def test_a_halt_takes_back_what_rests_in_a_paper_book(tmp_path: Path) -> None:
+    async with open_outbox_fixture(tmp_path, rain(0.9, resting_time=HOUR)) as trading:
+        await trading.plan("rain")
+        await trading.outbox.flush()
+        (tmp_path / "STOP").touch()
+        assert await trading.halting.enforce_halts() == "1 venues halted, 1 orders cancelled"
+        assert (await trading.book.account()).orders == ()
 
 
 async def test_what_an_order_did_not_take_counts_no_more(tmp_path: Path) -> None:
