@@ -39,6 +39,9 @@ on conflict (ref) do update set
   series = excluded.series, batch = excluded.batch, url = excluded.url, opens_at = excluded.opens_at,
   closes_at = excluded.closes_at, as_of = excluded.as_of, labels = excluded.labels, changed_at = excluded.changed_at
 """
+_MOVE_CLOSE = """
+update schedule set closes_at = :closes_at, window = 'open' where ref = :ref and closes_at is not :closes_at
+"""
 _UPDATE_LABELS = "update question set labels = :labels where ref = :ref"
 _INSERT_TEXT = "insert into question_text (digest, body) values (?, ?) on conflict do nothing"
 _INSERT_VERSION = """
@@ -74,9 +77,9 @@ _VERSION_BY_DIGEST = f"{SELECT_QUESTION_VERSION} left join price p on p.id = :pr
 def store_versions(database: Database, questions: Sequence[tuple[Question, str]], seen_at: str) -> None:
     """Write questions, each with the digest of its version, as the current ones."""
     plains = [(question, version, _plain_question(question)) for question, version in questions]
-    database.conn.executemany(
-        _UPSERT_QUESTION, [_question_row(question, version, seen_at) for question, version in questions]
-    )
+    rows = [_question_row(question, version, seen_at) for question, version in questions]
+    database.conn.executemany(_UPSERT_QUESTION, rows)
+    database.conn.executemany(_MOVE_CLOSE, rows)
     database.conn.executemany(_INSERT_TEXT, [item for _, _, plain in plains for item in _text_rows(plain)])
     database.conn.executemany(_INSERT_VERSION, [_version_row(*item, seen_at) for item in plains])
     database.conn.executemany(

@@ -35,10 +35,6 @@ _SUBMIT_LOOKS = (
     "update schedule set forecast_only = 0 where ref = :ref and forecaster = :forecaster and due_at is not null",
     "update forecast set forecast_only = 0 where ref = :ref and forecaster = :forecaster and state = 'running'",
 )
-_MOVE_CLOSE = """
-update schedule set closes_at = :closes_at, window = 'open'
-where ref = :ref and forecaster = :forecaster and closes_at is not :closes_at
-"""
 _RETURN_EXPIRED = """
 update schedule set owner = null, leased_until = null
 where leased_until <= :now and owner is not null and (owner <> :owner or not :at_work)
@@ -492,9 +488,7 @@ def _due_entry_row(entry: DueEntry) -> dict[str, Any]:
 
 
 def _plan_entries(database: Database, rows: Sequence[Mapping[str, Any]]) -> int:
-    planned = database.conn.executemany(_PLAN_ENTRY, rows).rowcount
-    database.conn.executemany(_MOVE_CLOSE, rows)
-    return max(planned, 0)
+    return max(database.conn.executemany(_PLAN_ENTRY, rows).rowcount, 0)
 
 
 def _lease_due(database: Database, request: _LeaseRequest) -> list[ForecastLease]:

@@ -46,6 +46,7 @@ _CHANGED = ("the question changed", "its facts changed")
 _RUNS = """
 select f.id, f.ref, f.forecaster, f.state, f.why, f.made_at, f.started_at, f.ended_at, f.cutoff, f.forecast_only,
   f.version, f.price, q.venue, q.closes_at, q.as_of, q.first_seen_at, v.body,
+  coalesce(json_extract(v.body, '$.closes_at'), q.closes_at) as closes_then,
   (select min(r.seen_at) from resolution r where r.ref = f.ref) as resolved_at,
   (select s.why from schedule s where s.ref = f.ref and s.forecaster = f.forecaster) as waits_for,
   (select count(*) from question_version w where w.ref = f.ref) as versions
@@ -358,17 +359,17 @@ class RenewalChecks(OmissionChecks):
                 is_listed = parse_timestamp(row["first_seen_at"]) >= passes[number].started_at - ONE_CLAIM
                 pause = ONE_CLAIM if is_listed else READ_AGAIN
                 earlier = [(since, one) for since, one, _ in found if since < at - pause]
-                later = next((one for since, one in earlier if one["closes_at"] > row["closes_at"]), None)
+                later = next((one for since, one in earlier if one["closes_then"] > row["closes_then"]), None)
                 # One whose time is over comes at no time too late.
-                is_open = parse_timestamp(row["closes_at"]) > passes[number].started_at
+                is_open = parse_timestamp(row["closes_then"]) > passes[number].started_at
                 if (
                     was_due
                     and is_open
                     and later is not None
                     and not self._has_clock_moved(passes[number].started_at, at)
                 ):
-                    what = f"which closes at {row['closes_at']} and was due, at {at}"
-                    other = f"after {later['ref']}, which closes at {later['closes_at']}"
+                    what = f"which closes at {row['closes_then']} and was due, at {at}"
+                    other = f"after {later['ref']}, which closes at {later['closes_then']}"
                     yield f"renewal: the pass of {passes[number].started_at} began {row['ref']}, {what}, {other}"
 
     def _was_due(self, row: Row, before: Row | None, at: datetime) -> bool:

@@ -226,6 +226,17 @@ async def test_a_window_met_in_time_or_closed_before_it_was_found_is_no_miss(led
     assert await ledger_fixture.ledger.schedule.missed(NOON + 2 * HOUR) == []
 
 
+async def test_a_close_that_a_venue_moved_counts_from_when_it_is_seen(ledger_fixture: LedgerFixture) -> None:
+    await plan(ledger_fixture, due("rain", closes_at=NOON + HOUR), due("snow", closes_at=NOON + HOUR))
+    # Seen before a forecast or a request, by which nothing is planned.
+    await ledger_fixture.ask("rain", closes_at=NOON + 9 * HOUR)
+    assert {one.ref.key: one.closes_at for one in await claim(ledger_fixture)} == {
+        "rain": NOON + 9 * HOUR,
+        "snow": NOON + HOUR,
+    }
+    assert [miss.ref.key for miss in await ledger_fixture.ledger.schedule.missed(NOON + 2 * HOUR)] == ["snow"]
+
+
 async def test_an_answer_after_the_close_is_a_miss_and_a_new_close_opens_the_window_again(
     ledger_fixture: LedgerFixture,
 ) -> None:
