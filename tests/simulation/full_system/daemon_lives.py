@@ -26,6 +26,7 @@ from bot.plugin_system.registry import Registry, load_registry
 from bot.simulator.network import CURRENT_PROCESS, NetworkEventLoop
 from bot.store.database import open_writer
 from bot.store.folder_identity import check_identity, export_identity, locate_folder, write_identity
+from bot.store.heartbeat import read_heartbeat
 from bot.store.ledger import LEDGER_FILE, state_folder
 from bot.store.scores import ResolvedBinaryColumns, ScoreFilter
 from tests.ledger_checks import read_rows
@@ -50,7 +51,7 @@ WATCH = DaemonLimits(
 # missed until the next look: with the intervals of the real daemon that is 25 of the 30 seconds that are allowed. Set
 # forward and back again within one look, it leaves no step to be seen, and the silence itself must be noticed.
 GAPS_S = (HEARTBEAT_S + LOOK_S, 2.0 * HEARTBEAT_S + LOOK_S, WATCH.wake_after_s + HEARTBEAT_S + LOOK_S)
-KILLED = "killed"
+KILLED, KILLED_AT_LAST = "killed", "killed after it had stopped"
 # The job that does what people ask for.
 REQUESTS, CLOSE = "requests", "close"
 _STATES = "select distinct state from intent"
@@ -303,7 +304,9 @@ class DaemonLives:
             self.killed_with.update(row["state"] for row in read_rows(ledger, _STATES))
         shutil.copytree(self.home, self.next_folder(self.number), ignore=shutil.ignore_patterns("config.toml"))
         self.loop.disconnect_process(life)
-        self.ends[-1] = KILLED
+        # Where it had written that it was asked to stop, the next life takes it for no crash.
+        last = read_heartbeat(self.folder)
+        self.ends[-1] = KILLED if last is None or last.ended is None else KILLED_AT_LAST
         body.cancel()
         killed.set_result(None)
 
