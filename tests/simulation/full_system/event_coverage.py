@@ -105,7 +105,7 @@ MORE_DAYS: Mapping[str, str] = {
         _BETWEEN,
     ),
     "kind both live and approve at a venue": "a mode changes in a twelfth of the seeds, and orders must leave in both",
-    "kind Polymarket on paper, rested": "three of the first 64 seeds place such orders, and others must come to their price",
+    "kind Polymarket on paper, rested": "three of the first 64 seeds place such orders, and a price must meet them",
     "outbox unknown -> in doubt": "an answer must stay lost for an hour after its fence",
 }
 # What no simulation meets, and why.
