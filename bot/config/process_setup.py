@@ -28,10 +28,10 @@ def configure_process() -> None:
 
 
 def share_memory_between_threads() -> None:
-    """Let all threads take memory from one heap, so that each uses what others gave back.
+    """Let all threads take memory from one arena of the GNU C library, so that each uses what others gave back.
 
-    The GNU C library otherwise makes up to eight heaps a processor, which grow apart over months. Only SQLite and
-    compression allocate without the interpreter's lock, so threads hardly wait for one another.
+    The library otherwise makes up to eight arenas a processor, and each keeps what its threads freed. MALLOC_ARENA_MAX,
+    if it is set, decides.
     """
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(_M_ARENA_MAX, 1)

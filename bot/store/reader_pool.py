@@ -142,7 +142,10 @@ class ReaderPool:
         threads.shutdown()
 
     async def _take(self, threads: ThreadPoolExecutor) -> Database:
-        """Return a connection that nobody uses; the pool counts it as its own until it is given back or closed."""
+        """Return a connection that nobody uses: an idle one, another one, or the next that is given back.
+
+        Where no other one can be opened, those that are open are enough. Raises StoreError if none is.
+        """
         if not self._idle.empty() or self._opened == self._count:
             return await self._idle.get()
         self._opened += 1
@@ -154,6 +157,10 @@ class ReaderPool:
         except asyncio.CancelledError:
             opening.add_done_callback(self._keep_opened)
             raise
+        except StoreError:
+            if self._opened == 0:
+                raise
+            return await self._idle.get()
 
     def _end_opening(self, opening: asyncio.Future[Database]) -> None:
         self._openings.remove(opening)

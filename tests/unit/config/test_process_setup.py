@@ -1,3 +1,4 @@
+import ctypes
 import os
 import subprocess
 import sys
@@ -38,6 +39,32 @@ foxcast.main()
 
 def test_a_command_runs_with_the_garbage_collector_which_never_searches_what_was_imported() -> None:
     assert subprocess.check_output([sys.executable, "-c", COLLECTED], text=True) == "True True\n"
+
+
+# The library lists its arenas in XML: malloc_info(3).
+ARENAS = """
+import ctypes, threading
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+threads = [threading.Thread(target=library.malloc, args=(5000,)) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+library.fopen.restype = ctypes.c_void_p
+library.malloc_info(0, ctypes.c_void_p(library.fopen(b"/dev/stdout", b"w")))
+library.fflush(None)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not the GNU C library")
+@pytest.mark.parametrize(
+    "before", ["", "from bot.config.process_setup import configure_process; configure_process()\n"]
+)
+def test_threads_share_one_arena(before: str) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    told = subprocess.check_output([sys.executable, "-c", before + ARENAS], text=True, env=env)
+    assert (told.count("<heap nr=") == 1) is bool(before)
 
 
 DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
