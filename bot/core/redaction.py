@@ -21,6 +21,7 @@ from bot.core.secret_forms import (
     compile_escapes,
     decode_escapes,
     escape_origins,
+    partial_escapes,
     plain_forms,
     secret_forms,
 )
@@ -59,7 +60,7 @@ class SecretRedactor:
 
     ``forms`` are what is searched for in lower case, each with the fewest bytes of it that count; ``blocks`` are all
     blocks of the forms as numbers, ``short_forms`` the forms that are too short to cover one wherever they stand, and
-    ``plain_forms`` those without encoding, whose ``escapes`` are undone.
+    ``plain_forms`` those without encoding. ``escapes`` are undone in a text, at first all of them.
     """
 
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
@@ -67,7 +68,7 @@ class SecretRedactor:
     blocks: frozenset[int] = field(default=frozenset(), repr=False)
     short_forms: Sequence[bytes] = field(default=(), repr=False)
     plain_forms: Sequence[bytes] = field(default=(), repr=False)
-    escapes: EscapePatterns = field(default_factory=lambda: compile_escapes(()), repr=False)
+    escapes: Sequence[EscapePatterns] = field(default=(), repr=False)
 
     def with_secrets(self, secrets: Iterable[str]) -> "SecretRedactor":
         """Return a redactor that also knows these secrets."""
@@ -76,6 +77,8 @@ class SecretRedactor:
         long = [(form, len(form) if is_whole else _MIN_PART) for form, is_whole in forms if len(form) >= _MIN_PART]
         plain = (*self.plain_forms, *(form for secret in sorted(fresh) for form in plain_forms(secret)))
         every_form = (*self.forms, *long)
+        # An encoded form has marks that its secret has not: a slash in base64, for example.
+        escapes = compile_escapes([*plain, *(form for form, _ in every_form)])
         blocks = set(self.blocks)
         for form, _ in long:
             for first in range(_BLOCK):
@@ -86,8 +89,7 @@ class SecretRedactor:
             blocks=frozenset(blocks),
             short_forms=(*self.short_forms, *(form for form, _ in forms if len(form) < _MIN_PART)),
             plain_forms=plain,
-            # An encoded form has marks that its secret has not: a slash in base64, for example.
-            escapes=compile_escapes([*plain, *(form for form, _ in every_form)]),
+            escapes=(escapes, *partial_escapes(escapes, self.secrets | fresh)),
         )
 
     def redact(self, text: str) -> str:
@@ -114,18 +116,20 @@ class SecretRedactor:
 
     def _find_spans(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield the ranges of the secrets, found under each layer of escapes."""
-        layers = [data.lower()]
-        for _ in range(MAX_DECODE_ROUNDS):
-            decoded = decode_escapes(layers[-1], self.escapes)
-            if decoded is layers[-1]:
-                break
-            layers.append(decoded)
-        for depth, layer in enumerate(layers):
-            spans = [*self._find_parts(layer, data if depth == 0 else layer)]
-            for upper in reversed(layers[:depth]) if spans else ():
-                origins = escape_origins(upper, self.escapes)
-                spans = [(origins[start], _whole_escape(origins, end)) for start, end in spans]
-            yield from spans
+        text = data.lower()
+        yield from self._find_parts(text, data)
+        yield from self._find_below(text, MAX_DECODE_ROUNDS, set())
+
+    def _find_below(self, text: bytes, rounds: int, seen: set[bytes]) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of the secrets that are found once up to so many layers of escapes are undone."""
+        for escapes in self.escapes if rounds else ():
+            decoded = decode_escapes(text, escapes)
+            if decoded is text or decoded in seen:
+                continue
+            seen.add(decoded)
+            if spans := [*self._find_parts(decoded, decoded), *self._find_below(decoded, rounds - 1, seen)]:
+                origins = escape_origins(text, escapes)
+                yield from ((origins[start], _whole_escape(origins, end)) for start, end in spans)
 
     def _find_parts(self, text: bytes, original: bytes) -> Iterator[tuple[int, int]]:
         """Yield the ranges of secrets in a text in lower case; ``original`` is the text before."""

@@ -7,6 +7,7 @@ Sources: RFC 4648 (base16, base32, base64), RFC 3986 (percent-encoding), RFC 825
 
 import base64
 import functools
+import itertools
 import json
 import quopri
 import re
@@ -147,9 +148,23 @@ def compile_escapes(forms: Iterable[bytes]) -> EscapePatterns:
     """Return the escapes that may hide these forms: a backslash before a mark that none has is none."""
     marks = "".join(mark for mark in _ESCAPED_MARKS if any(mark.encode() in form for form in forms))
     backslash = _BACKSLASH_ESCAPE.replace("MARKS", re.escape("\\" + marks))
-    kinds = (backslash, _PERCENT_ESCAPE, _CHARACTER_ESCAPE)
-    split, *single = (re.compile(f"({pattern})".encode()) for pattern in ("|".join(kinds), *kinds))
-    return EscapePatterns(split, single)
+    return _join_kinds([re.compile(f"({kind})".encode()) for kind in (backslash, _PERCENT_ESCAPE, _CHARACTER_ESCAPE)])
+
+
+def partial_escapes(escapes: EscapePatterns, secrets: Iterable[str]) -> list[EscapePatterns]:
+    """Return the escapes without some or all kinds of which the secrets have some of their own, as ``a%cd`` has.
+
+    A part of that secret is shorter once its own escape is undone, so the others around it are also undone alone.
+    """
+    raws = [secret.encode("utf-8", "surrogatepass").lower() for secret in secrets]
+    own = [kind for kind in escapes.kinds if any(map(kind.search, raws))]
+    choices = (left for count in range(1, len(own) + 1) for left in itertools.combinations(own, count))
+    kept = ([kind for kind in escapes.kinds if kind not in left] for left in choices)
+    return [_join_kinds(kinds) for kinds in kept if kinds]
+
+
+def _join_kinds(kinds: Sequence[re.Pattern[bytes]]) -> EscapePatterns:
+    return EscapePatterns(re.compile(b"(" + b"|".join(kind.pattern[1:-1] for kind in kinds) + b")"), kinds)
 
 
 def decode_escapes(data: bytes, escapes: EscapePatterns) -> bytes:

@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import structlog
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bot.cli.command_setup import _configure_logging
@@ -145,6 +145,7 @@ def test_no_ledger_holds_a_secret(secret: str) -> None:
 
 
 @given(issued)
+@example("pGrC]b.%cdZ]N(<\\7I+3")
 def test_no_prompt_holds_a_secret(secret: str) -> None:
     texts = repeat_secret(secret)
     messages = tuple(
