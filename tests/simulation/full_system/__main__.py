@@ -24,7 +24,7 @@ import structlog
 from tests.campaign_log import FOLDER, append_line, run_origin
 from tests.simulation.full_system.event_coverage import build_report, describe_report
 from tests.simulation.full_system.metamorphic import RELATIONS, MetamorphicRuns
-from tests.simulation.full_system.mutants import FORM_MUTANTS, MUTANTS, OUTSIDE_MUTANTS, UNFOUND_MUTANTS, break_process
+from tests.simulation.full_system.mutants import ALL_MUTANTS, MUTANTS, OUTSIDE_MUTANTS, break_process
 from tests.simulation.full_system.paper_live_comparison import decision_differences
 from tests.simulation.full_system.plan import SimulationPlan
 from tests.simulation.full_system.report_log import report_line
@@ -107,8 +107,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument(
         "--mutant",
-        choices=[*sorted({**MUTANTS, **OUTSIDE_MUTANTS, **UNFOUND_MUTANTS, **FORM_MUTANTS}), ALL],
-        help="break the program in this way, or in each in turn",
+        type=_check_mutants,
+        metavar="NAME[,NAME ...]",
+        help="break the program in this way, or in several at once; 'all' is each in turn",
     )
     parser.add_argument(
         "--metamorphic",
@@ -126,6 +127,14 @@ def _parse_arguments() -> argparse.Namespace:
     if asked.seeds < 1 or asked.jobs < 1 or not asked.days > 0.0:
         parser.error("--seeds and --jobs are 1 at least, and --days more than 0")
     return asked
+
+
+def _check_mutants(names: str) -> str:
+    unknown = sorted({*names.split(",")} - {*ALL_MUTANTS})
+    if unknown and names != ALL:
+        message = f"no bug is named {', '.join(unknown)}; there are: {', '.join(sorted(ALL_MUTANTS))}"
+        raise argparse.ArgumentTypeError(message)
+    return names
 
 
 def _each_mutant(asked: argparse.Namespace) -> int:
@@ -267,7 +276,8 @@ def _print_report(report: SimulationReport, took_s: float, *, verbose: bool) -> 
         sys.stdout.write(f"  lives: {report.lives}\n  faults: {dict(report.faults)}\n")
         sys.stdout.write(f"  effects: {dict(report.effects)}\n  trace: {report.trace}\n")
         sys.stdout.write(f"  memory in MB by day: {report.memory_mb}\n  most in use: {report.peak}\n")
-    shown = report.violations if verbose else report.violations[:MOST_SHOWN]
+    # Of several bugs each may have its own.
+    shown = report.violations if verbose or plan.mutant else report.violations[:MOST_SHOWN]
     for violation in shown:
         sys.stdout.write(f"  VIOLATED {violation}\n")
     if len(shown) < len(report.violations):

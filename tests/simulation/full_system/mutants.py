@@ -280,9 +280,11 @@ FORM_MUTANTS: Mapping[str, ProgramMutant] = mutants_by_name(
 )
 
 
+ALL_MUTANTS = {**MUTANTS, **OUTSIDE_MUTANTS, **UNFOUND_MUTANTS, **FORM_MUTANTS}
+
+
 @cache
-def break_process(name: str) -> ProgramMutant:
-    """Break this process in that way, once, and return how."""
-    mutant = {**MUTANTS, **OUTSIDE_MUTANTS, **UNFOUND_MUTANTS, **FORM_MUTANTS}[name]
-    mutant.apply()
-    return mutant
+def break_process(names: str) -> None:
+    """Break this process in these ways, separated by commas, once."""
+    for name in names.split(","):
+        ALL_MUTANTS[name].apply()
