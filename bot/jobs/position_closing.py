@@ -37,6 +37,10 @@ log = structlog.get_logger(__name__)
 POLICY_RETRY_AFTER = timedelta(minutes=10)
 
 
+# Sales whose run ended before their result was on record are looked for as long.
+LOST_SALE_AGE = timedelta(days=7)
+
+
 # Venues sell whole hundredths; a position with less than that left counts as closed.
 MIN_SHARES = 0.01
 
@@ -261,7 +265,44 @@ async def _close_target(
     for position in account.positions:
         if (position.contract, position.leg) == (target.contract, target.leg):
             return await close_position(job, builder, account, position, venue=target.venue, why=why)
+    for sale in await _read_lost_sales(job, job.execution_policies[target.venue]):
+        if (sale.contract, sale.leg, sale.reason) == (target.contract, target.leg, why):
+            return await _read_result(job, replace(sale, reason=""), sale.intent)
     return replace(not_held, why="no shares of it are held")
+
+
+async def report_lost_sales(job: ClosingContext) -> None:
+    """Report each sale by policy whose run ended between the order and the record of its result."""
+    for policy in job.execution_policies.values():
+        for sale in await _read_lost_sales(job, policy):
+            if sale.reason.startswith(POLICY_REASONS):
+                await _report_policy_sale(job, await _read_result(job, sale, sale.intent))
+
+
+async def _read_lost_sales(job: ClosingContext, policy: ExecutionPolicy) -> list[ClosingResult]:
+    """Return the sales without a result on record; ``reason`` is what the order says."""
+    since = job.clock.now() - LOST_SALE_AGE
+    rows = await requests.read_unreported_sales(job.ledger, policy.venue, policy.account, since=since)
+    return [
+        ClosingResult(
+            request="",
+            venue=policy.venue,
+            question=str(row.intent.ref.key),
+            contract=order.contract,
+            leg=order.leg,
+            held=order.shares,
+            state=ClosingState.HELD,
+            currency=order.currency,
+            intent=row.intent.id,
+            reason=order.closing,
+        )
+        for row in rows
+        if (order := row.intent.order) is not None
+    ]
+
+
+async def _report_policy_sale(job: ClosingContext, result: ClosingResult) -> None:
+    await requests.record_closing_result(job.ledger, result, at=job.clock.now(), alert=f"{result.venue}: {result}")
 
 
 async def _read_result(job: ClosingContext, result: ClosingResult, intent: str) -> ClosingResult:
@@ -310,6 +351,7 @@ async def _audit_closing(job: ClosingContext, asked: ClosePositions) -> None:
 stop_loss_log = structlog.get_logger(__name__)
 
 
+POLICY_REASONS = _STOP_LOSS, _TAKE_PROFIT = "stop-loss:", "take-profit:"
 # A position worth so little, in the venue's currency, is not worth an order.
 MIN_WORTH = 0.01
 
@@ -328,9 +370,9 @@ def exit_reason(policy: ExecutionPolicy, position: Position, currency: str) -> s
         return None
     comparison = f"selling would bring {proceeds:.2f} of the {paid:.2f} {currency} that it cost"
     if trading.stop_loss is not None and proceeds <= paid * (1.0 - trading.stop_loss):
-        return f"stop-loss: {comparison} (trading.stop_loss = {trading.stop_loss:g})"
+        return f"{_STOP_LOSS} {comparison} (trading.stop_loss = {trading.stop_loss:g})"
     if trading.take_profit is not None and proceeds >= paid * (1.0 + trading.take_profit):
-        return f"take-profit: {comparison} (trading.take_profit = {trading.take_profit:g})"
+        return f"{_TAKE_PROFIT} {comparison} (trading.take_profit = {trading.take_profit:g})"
     return None
 
 
@@ -352,9 +394,8 @@ async def close_by_policy(
             stop_loss_log.warning("not sold by policy", contract=position.contract, why=why, because=objection)
             continue
         done = await close_position(job, builder, account, position, venue=policy.venue, why=why)
-        result, now = replace(done, reason=why), job.clock.now()
-        await requests.record_closing_result(job.ledger, result, at=now, alert=f"{policy.venue}: {result}")
-        sold.append(result)
+        sold.append(replace(done, reason=why))
+        await _report_policy_sale(job, sold[-1])
     results = {(one.contract, one.leg): one for one in sold}
     left = [_left_after_sale(one, results.get((one.contract, one.leg))) for one in account.positions]
     return replace(account, positions=tuple(one for one in left if one is not None)), sold

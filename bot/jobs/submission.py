@@ -39,6 +39,7 @@ from bot.jobs.position_closing import (
     close_by_policy,
     has_exit_policy,
     refresh_nothing,
+    report_lost_sales,
 )
 from bot.jobs.withdrawals import StaleWithdrawalContext, withdraw_stale_forecasts
 from bot.store import permissions
@@ -165,6 +166,8 @@ async def submit_due_forecasts(job: SubmitJobContext) -> str:
 async def _close_positions(submit_pass: "_SubmitPass") -> list[ClosingResult]:
     """Sell what stop-loss and take-profit say before anything is bought."""
     closing, sold = submit_pass.job.closing, list[ClosingResult]()
+    if closing is not None:
+        await report_lost_sales(closing)
     for venue in submit_pass.job.planners if closing is not None else ():
         policy = submit_pass.context_builder.execution_policy(venue)
         if (

@@ -13,6 +13,7 @@ from bot.core.operator_requests import CancelOrder, ClosePositions, OperatorRequ
 from bot.core.orders import ContractSide
 from bot.store.database import translate_errors
 from bot.store.event_log import ALERT_EVENT
+from bot.store.intents import SELECT_INTENT, IntentRow, read_intent_rows
 from bot.store.ledger import Ledger
 from bot.store.private_files import read_private_file, sync_to_disk, write_private_file
 from bot.store.serialization import JsonSerializer, format_timestamp
@@ -123,6 +124,11 @@ CLOSING_FOLDER = "closings"
 CLOSING_EVENT_KIND = "close"
 # Results are searched among this many newest events.
 _MAX_RESULT_EVENTS = 10_000
+_UNREPORTED_SALES = f"""
+{SELECT_INTENT} where i.venue = :venue and i.account = :account and i.planned_at >= :since
+  and coalesce(json_extract(i.order_body, '$.closing'), '') <> ''
+  and not exists (select 1 from event e where e.kind = :kind and instr(e.text, i.id)) order by i.seq
+"""  # noqa: S608 - made of constants
 
 
 class ClosingState(StrEnum):
@@ -193,6 +199,14 @@ async def record_closing_result(ledger: Ledger, result: ClosingResult, *, at: da
     """Record the result of closing a position, and the ``alert`` about it in the same write."""
     recorded = [(CLOSING_EVENT_KIND, _CLOSING_RESULT_SERIALIZER.encode(result))]
     await ledger.events.add_events([*recorded, *[(ALERT_EVENT, alert)] * bool(alert)], at=at)
+
+
+async def read_unreported_sales(ledger: Ledger, venue: str, account: str, *, since: datetime) -> list[IntentRow]:
+    """Return the orders planned since then to close positions of which no result is on record."""
+    values = {"venue": venue, "account": account, "since": format_timestamp(since), "kind": CLOSING_EVENT_KIND}
+    return await ledger.submissions.readers.run(
+        lambda database: read_intent_rows(database, _UNREPORTED_SALES, **values)
+    )
 
 
 async def read_closing_results(ledger: Ledger, request: str) -> list[ClosingResult]:

@@ -19,6 +19,7 @@ from bot.core.submissions import ExecutionMode
 from bot.jobs.live_readiness import refresh_readiness
 from bot.jobs.position_closing import ClosingContext, close_requested_positions, exit_reason
 from bot.store import permissions, requests
+from bot.store.event_log import ALERT_EVENT
 from bot.store.permissions import PrincipalRecord
 from bot.store.requests import CLOSING_EVENT_KIND, ClosingResult, ClosingState
 from bot.testing.exchange import FakeExchange, WriteFailure
@@ -270,7 +271,9 @@ async def test_a_policy_sells_with_its_reason_and_stays_out(
     assert "closing" not in await trading_fixture.submit()
 
 
-async def test_a_sale_by_policy_is_on_record_with_its_report_or_not_at_all(trading_fixture: ClosingFixture) -> None:
+async def test_a_sale_by_policy_that_could_not_be_reported_is_reported_in_the_next_pass(
+    trading_fixture: ClosingFixture,
+) -> None:
     await trading_fixture.bought("rain")
     trading_fixture.exchange.bid = 0.2
     trading_fixture.trading_fixture.execution_policy = replace(
@@ -285,6 +288,30 @@ async def test_a_sale_by_policy_is_on_record_with_its_report_or_not_at_all(tradi
         await trading_fixture.submit()
     assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
     assert await events.recent(9, CLOSING_EVENT_KIND) == []
+    await events.writer.run(lambda database: database.execute("drop trigger fails"))
+    for _ in range(2):
+        await trading_fixture.submit()
+        (reported,) = await events.recent(9, ALERT_EVENT)
+        assert reported.text.startswith(f"{VENUE}: stop-loss: selling would bring 4.00 of the 10.00 COIN that it cost")
+        assert reported.text.endswith(f"20.00 of 20.00 no of rain at {VENUE} sold for 10.00 COIN")
+        assert len(await events.recent(9, CLOSING_EVENT_KIND)) == 1
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
+
+
+async def test_a_person_is_told_of_the_sale_that_a_killed_run_made(trading_fixture: ClosingFixture) -> None:
+    await trading_fixture.bought("rain")
+    fails = (
+        "create temp trigger fails before insert on event when new.kind = 'close' begin select raise(abort, 'no'); end"
+    )
+    writer = trading_fixture.jobs_fixture.ledger.events.writer
+    await writer.run(lambda database: database.execute(fails))
+    assert await trading_fixture.close("rain") == []
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
+    await writer.run(lambda database: database.execute("drop trigger fails"))
+    (result,) = await trading_fixture.close("rain")
+    assert (result.state, result.sold, result.why) == (ClosingState.CLOSED, 20.0, "")
+    (again,) = await trading_fixture.close("rain")
+    assert (again.state, again.why) == (ClosingState.HELD, "no shares of it are held")
 
 
 @pytest.mark.parametrize("unpriced", [True, False])
