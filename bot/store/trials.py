@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 
@@ -267,8 +267,7 @@ MODEL_KIND = "model"
 RECORDING_SERIALIZER: JsonSerializer[Any] = JsonSerializer("exchange", Any)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RecordingKey:
+class RecordingKey(NamedTuple):
     """The name of a recording within its trial: ``nth`` counts equal requests from 0."""
 
     kind: str
