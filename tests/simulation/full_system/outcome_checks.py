@@ -225,8 +225,8 @@ def _outcome_of_market(market: FakeManifoldMarket) -> tuple[str, float | None] |
 
 
 def _answer_of_market(market: FakeManifoldMarket) -> tuple[str, float | str | None] | None:
-    """Return the answer that won a list of linked ones, void where it was called off; None where several share it."""
-    if market.resolution in CALLED_OFF:
+    """Return the answer that won a list of linked ones, void where it was called off or several answers share it."""
+    if market.resolution in {*CALLED_OFF, "CHOOSE_MULTIPLE"}:
         return "void", None
     won = market.answer(market.resolution) if market.sums_to_one else None
     return None if won is None else ("chosen", won.text)

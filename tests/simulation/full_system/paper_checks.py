@@ -534,11 +534,13 @@ class PaperChecks:
         ending = self.endings.get((venue, contract))
         if ending is None:
             return {pairs}
-        if ending["was_undone"]:
+        is_settled = ending["since"] is not None and at - ending["since"] > PAID_WITHIN
+        # What was paid by an outcome that was undone comes back, once another one has settled.
+        if ending["was_undone"] and not (is_settled and ending.get("is_final")):
             return {pairs, held["yes"], held["no"], refund}
         yes = ending["yes"]
         paid = refund if yes is None else held["yes"] * yes + held["no"] * (1.0 - yes)
-        return {paid} if at - ending["since"] > PAID_WITHIN else {pairs, paid}
+        return {paid} if is_settled else {pairs, paid}
 
 
 def _lost_since(seen: Sequence[tuple[str, float]], begin: str, *, is_day: bool) -> list[float]:

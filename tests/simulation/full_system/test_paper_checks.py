@@ -148,9 +148,9 @@ def test_caps_hold_on_paper_and_a_sale_frees_its_part_alone(tmp_path: Path, name
         assert bool(found) is bool(count)
 
 
-def ended(hours_ago: float, yes: float | None, *, undone: bool = False) -> Any:
+def ended(hours_ago: float, yes: float | None, *, undone: bool = False, final: bool = False) -> Any:
     since = NOON + timedelta(hours=100.0 - hours_ago)
-    return {("polymarket", "lamp"): {"yes": yes, "since": since, "was_undone": undone}}
+    return {("polymarket", "lamp"): {"yes": yes, "since": since, "was_undone": undone, "is_final": final}}
 
 
 # 10 shares of YES are bought for 4.00, 5 of them sold for 2.00, and 5 of NO bought for 2.00.
@@ -165,6 +165,9 @@ def ended(hours_ago: float, yes: float | None, *, undone: bool = False) -> Any:
         (ended(40.0, None), 101.0, False),
         (ended(2.0, None), 101.0, True),
         (ended(40.0, 0.0, undone=True), 100.0, True),
+        (ended(40.0, 0.0, undone=True, final=True), 101.0, True),
+        (ended(40.0, 0.0, undone=True, final=True), 100.0, False),
+        (ended(2.0, 0.0, undone=True, final=True), 100.0, True),
     ],
 )
 def test_cash_on_paper_is_what_fills_brought_and_outcomes_paid(

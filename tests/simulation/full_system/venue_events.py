@@ -366,9 +366,12 @@ class VenueEvents:
             if over:
                 place = int(self.stream.integers(len(ENDS)))
                 end = ENDS[place] if not over[0].answers or ENDS[place] == "CANCEL" else over[0].answers[place].id
-                # Some creators say how likely it is, which is what shares pay.
-                is_share = not over[0].answers and place == SHARE_PLACE and over[0].created % 2 == 1
-                if is_share:
+                # Some creators say how likely it is, which is what shares pay, and let two answers win.
+                is_share = place == SHARE_PLACE and bool(over[0].answers or over[0].created % 2)
+                if is_share and over[0].answers:
+                    weights = {over[0].answers[0].id: 1.0 - SHARE, over[0].answers[1].id: SHARE}
+                    self.bridges.manifold.world.resolve(over[0], "CHOOSE_MULTIPLE", weights=weights)
+                elif is_share:
                     self.bridges.manifold.world.resolve(over[0], "MKT", prob=SHARE)
                 else:
                     self.bridges.manifold.world.resolve(over[0], end)

@@ -547,12 +547,12 @@ class WorldRecord:
                 at = market.resolution_time
                 yield from _ending(market.id, market.resolution, at, was_undone=was_undone, share=share)
             for answer in market.answers:
-                # Of answers that are decided together the one that the market names pays 1.
-                whole = market.resolution in {None, "CANCEL"}
+                # Of answers that are decided together the one that the market names pays 1, or each pays its share.
+                whole = market.resolution in {None, "CANCEL", "CHOOSE_MULTIPLE"}
                 end = answer.resolution if market.resolution is None else market.resolution
                 end = end if whole else ("NO", "YES")[market.resolution == answer.id]
-                at = market.resolution_time or answer.resolution_time
-                yield from _ending(f"{market.id}/{answer.id}", end, at, was_undone=was_undone)
+                at, share = market.resolution_time or answer.resolution_time, answer.payout
+                yield from _ending(f"{market.id}/{answer.id}", end, at, was_undone=was_undone, share=share)
         for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
             if other.payouts is not None and other.resolved_at is not None:
                 since = datetime.fromtimestamp(other.resolved_at, UTC)
@@ -627,7 +627,7 @@ def _ending(
     is_known = resolution in {*_ENDS, "CANCEL"} or share is not None
     if at is not None or was_undone:
         ending: Fact = {"yes": _ENDS.get(resolution, share), "since": None if at is None else _moment_of(at)}
-        yield ("manifold", contract), ending | {"was_undone": was_undone or not is_known}
+        yield ("manifold", contract), ending | {"was_undone": was_undone or not is_known, "is_final": is_known}
 
 
 @lru_cache(maxsize=2)
