@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.core.operator_requests import (
     AnswerApproval,
@@ -21,6 +21,7 @@ from bot.core.operator_requests import (
     PositionToClose,
     ResumeSubmissions,
     UnlockQuestion,
+    WithdrawForecast,
 )
 from bot.core.questions import QuestionRef
 from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch, release_kill_switch
@@ -31,11 +32,12 @@ from bot.store.requests import send_request
 from bot.store.serialization import format_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.foreign_writes import FOREIGN_WRITE
-from tests.simulation.full_system.plan import HOUR_S
+from tests.simulation.full_system.plan import HOUR_S, PACES
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from bot.core.clock import SeededRandom
     from bot.core.interfaces import Clock
     from bot.testing.event_loop import VirtualClock
     from tests.simulation.full_system.daemon_lives import DaemonLives
@@ -56,7 +58,18 @@ ACTS = (
     "question locked",
     "forecast by hand",
 )
-OTHER_ACTS = ("position closed", "approved", "rejected", "configuration changed", "halt after a kill", FOREIGN_WRITE)
+WITHDRAWN, HALTED_TWICE, ROW_LOCKED = "forecast withdrawn", "halted twice", "row of a round locked"
+OTHER_ACTS = (
+    "position closed",
+    "approved",
+    "rejected",
+    "configuration changed",
+    "halt after a kill",
+    WITHDRAWN,
+    HALTED_TWICE,
+    ROW_LOCKED,
+    FOREIGN_WRITE,
+)
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 # How often the first thing that somebody does is to wait for a write; for so long, looking so often.
 WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
@@ -78,12 +91,32 @@ OUTBID, OUTBID_CENTS = 1 / 2, (1.5, 6.0)
 LONG_DAYS, RENEWED, NOTICED_AFTER_S = 7.0, 0.3, 3.0 * HOUR_S
 # After the configuration was changed, so long until somebody arms the venues again.
 CHECKS_CONFIG_S = 4.0 * HOUR_S
+# How often somebody takes a forecast back, how often while its venue is halted, and for how long it is.
+WITHDRAWS_EVERY_S, WHILE_HALTED, HALTED_S = 8.0 * HOUR_S, 2 / 3, (0.3 * HOUR_S, 4.0 * HOUR_S)
+# How often a venue is halted twice in a row: first until nothing has rested there for long, then at a write.
+HALTS_TWICE_EVERY_S, FIRST_HALT_S = 4.0 * HOUR_S, 2.5 * HOUR_S
+# So often people look for rows of a round that nobody has forecast yet, of which they lock one, and for how long.
+ROUNDS_EVERY_S, ROW_LOCKED_S = 300.0, (2.5 * HOUR_S, 7.0 * HOUR_S)
 _ARMED = "select id from arm where venue = ? and until = ?"
 _ASKED = "select id, venue, shown from approval where state = 'asked' order by asked_at, id"
 # Questions with a forecast that waits to be submitted: what a lock keeps back.
 _HELD_QUESTIONS = """
 select distinct f.ref, f.forecaster from decision d join forecast f on f.id = d.forecast
 where d.until is not null and d.at > ? and d.id = (select max(id) from decision where forecast = f.id) order by f.ref
+"""
+_PUBLISHED = """
+select i.ref from intent i join question q on q.ref = i.ref
+where i.venue = 'metaculus' and i.action = 'forecast' and i.state = 'acked' and i.mode <> 'paper' and q.closes_at > ?
+  and i.seq = (select max(o.seq) from intent o where o.ref = i.ref and o.action in ('forecast', 'withdraw'))
+order by i.ref
+"""
+# Rows of rounds that are not over and of which none is forecast.
+_NEW_ROWS = """
+select s.ref, s.forecaster, q.batch from schedule s join question q on q.ref = s.ref
+where q.venue = 'forecastbench' and q.closes_at > ? and not exists (
+  select 1 from forecast f join question o on o.ref = f.ref
+  where o.batch = q.batch and o.venue = q.venue and f.state = 'done')
+order by s.ref
 """
 _OPEN_QUESTIONS = "select ref, forecaster from schedule where closes_at > ? order by ref, forecaster"
 
@@ -175,6 +208,68 @@ class SimulatedOperators:
             await self.clock.sleep(float(stream.exponential(LOCKS_EVERY_S)))
             self._unlock(self._locked_for_hours)
 
+    def further_acts(self, lifetime_s: float, chance: SeededRandom) -> list[Coroutine[Any, Any, None]]:
+        """Return what people do to forecasts that stand, to rows of rounds, and to orders that rest for so long."""
+        # An order rests from one pass to the next in some seeds.
+        venues = [venue for venue in TRADING if venue in self.live and lifetime_s > PACES["submit"]]
+        acts = [self.halt_twice(venues, chance.stream("halts in a row"))]
+        acts += [self.withdraw_forecasts(chance.stream("withdrawals"))] if "metaculus" in self.live else []
+        acts += [self.lock_rows(chance.stream("rows of rounds"))] if "forecastbench" in self.live else []
+        return acts
+
+    async def withdraw_forecasts(self, stream: np.random.Generator) -> None:
+        """Take a forecast back now and then, for ever; at times while its venue is halted, so that this must wait."""
+        while True:
+            await self.clock.sleep(float(stream.exponential(WITHDRAWS_EVERY_S)))
+            rows, waits = self._read_ledger(_PUBLISHED, self._now_text()), stream.random() < WHILE_HALTED
+            pause_s = float(stream.uniform(*HALTED_S))
+            if not rows:
+                continue
+            ref, now = QuestionRef.parse(rows[int(stream.integers(len(rows)))]["ref"]), self.machine.now()
+            if waits:
+                self._ask(HaltSubmissions(by=ADA, asked_at=now, reason="ada takes it back", venue=ref.venue))
+            self._ask(WithdrawForecast(by=ADA, asked_at=now, ref=ref, reason="ada was wrong"))
+            self.answers[WITHDRAWN] += 1
+            if waits:
+                await self.clock.sleep(pause_s)
+                self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=ref.venue))
+
+    async def halt_twice(self, venues: Sequence[str], stream: np.random.Generator) -> None:
+        """Halt a venue until nothing rests there, and again as soon as something does, now and then, for ever."""
+        while venues:
+            await self.clock.sleep(float(stream.exponential(HALTS_TWICE_EVERY_S)))
+            venue = venues[int(stream.integers(len(venues)))]
+            halt = HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks there twice", venue=venue)
+            self._ask(halt)
+            await self.clock.sleep(FIRST_HALT_S)
+            self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
+            patience_s = PATIENCE_S if self._waiting is None else 0.0
+            if patience_s:
+                self._at_write(
+                    lambda halt=halt: self._ask(replace(halt, asked_at=self.machine.now()))  # type: ignore[misc]
+                )
+            while self._waiting is not None and patience_s > 0.0:
+                await self.clock.sleep(LOOK_S)
+                patience_s -= LOOK_S
+            self.answers[HALTED_TWICE] += self._waiting is None
+            await self.clock.sleep(FIRST_HALT_S)
+            self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
+
+    async def lock_rows(self, stream: np.random.Generator) -> None:
+        """Lock one row of each new round before it is forecast, and unlock it once the others were sent, for ever."""
+        seen: set[str] = set()
+        while True:
+            await self.clock.sleep(ROUNDS_EVERY_S)
+            rows = [row for row in self._read_ledger(_NEW_ROWS, self._now_text()) if row["batch"] not in seen]
+            if not rows:
+                continue
+            seen |= {row["batch"] for row in rows}
+            ref = QuestionRef.parse(rows[int(stream.integers(len(rows)))]["ref"])
+            self._ask(LockQuestion(ref=ref, forecaster=None, reason="ada thinks about that row"))
+            self.answers[ROW_LOCKED] += 1
+            await self.clock.sleep(float(stream.uniform(*ROW_LOCKED_S)))
+            self._ask(UnlockQuestion(ref=ref, forecaster=None, by=ADA, asked_at=self.machine.now()))
+
     async def answer_approvals(self, stream: np.random.Generator) -> None:
         """Answer what waits for approval, for ever."""
         while True:
@@ -209,10 +304,11 @@ class SimulatedOperators:
             do, self._waiting = self._waiting, None
             do()
 
-    def saw_foreign_write(self, venue: str) -> None:
-        """Note that somebody else wrote to the account of a venue; nobody tells Foxcast."""
+    def saw_foreign_write(self, venue: str, *, late_s: float) -> None:
+        """Note that somebody else wrote to the account of a venue, whose list shows it so much later."""
         self.did[FOREIGN_WRITE] += 1
-        self.record.saw_act(FOREIGN_WRITE, venue=venue, old_answers=self.record.old_answers(venue))
+        old = self.record.old_answers(venue)
+        self.record.saw_act(FOREIGN_WRITE, venue=venue, old_answers=old, listed_after_s=late_s)
 
     def saw_kill(self) -> None:
         """Halt or disarm at times before the next life, which finds what was about to leave."""
@@ -343,6 +439,6 @@ class SimulatedOperators:
     def _ask(self, request: OperatorRequest, shown: Mapping[str, object] | None = None) -> None:
         folder = self.lives.folder
         folder.mkdir(parents=True, exist_ok=True)
-        send_request(folder, request, at=self.machine.now())
-        self.record.saw_request_of_person(request, shown)
+        path = send_request(folder, request, at=self.machine.now())
+        self.record.saw_request_of_person(request, shown, name=path.stem)
         self.lives.loop.call_later(float(self.stream.uniform(0.0, HEARD_WITHIN_S)), self.lives.asked.set)

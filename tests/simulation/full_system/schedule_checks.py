@@ -49,7 +49,8 @@ where f.state = 'done' and max(f.made_at, r.seen_at) < :late and p.scored_agains
 """
 _WITHDRAWN = """
 select i.id, i.ref, i.planned_at, f.made_at from intent i join forecast f on f.id = i.forecast
-where i.action = 'withdraw'
+where i.action = 'withdraw' and not exists (
+  select 1 from audit a where a.kind = 'withdraw' and json_extract(a.body, '$.intent') = i.id)
 """
 
 

@@ -28,6 +28,7 @@ from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_
 from tests.ledger_checks import nothing_is_written, read_rows
 from tests.simulation.full_system.alert_checks import AlertChecks
 from tests.simulation.full_system.attribution_checks import AttributionChecks
+from tests.simulation.full_system.continuity_checks import ContinuityChecks, read_positions
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
@@ -350,6 +351,7 @@ def _judge_life(parts: _SimulationParts) -> None:
     parts.observer.violations += wrong_profits(ledger, parts.bridges, parts.traits.modes, parts.weather.undone)
     parts.record.look()
     parts.record.marks += read_marks(ledger)
+    parts.record.positions += read_positions(ledger)
     parts.record.readings += read_rows(ledger, READINGS)
     parts.observer.violations += unreserved_stakes(ledger, parts.record.orders.values())
     parts.gauge.over(parts.lives.number)
@@ -363,6 +365,8 @@ def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         acts.append(parts.people.lock_questions(SeededRandom(parts.plan.seed).stream("locks")))
     if parts.traits.drawn:
         acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
+    if parts.plan.people and parts.traits.drawn and is_busy:
+        acts += parts.people.further_acts(parts.traits.lifetime_s, SeededRandom(parts.plan.seed))
     stranger = ForeignWriter(
         bridges=parts.bridges,
         people=parts.people,
@@ -490,6 +494,15 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         outcomes=_known_outcomes(parts, schedule.ledger),
         lives=schedule.lives,
     )
+    continuity = ContinuityChecks(
+        **known,
+        passes=passes,
+        **world,
+        lives=schedule.lives,
+        readings=parts.record.readings,
+        positions=parts.record.positions,
+        standing=facts["standing"],
+    )
     renewals = RenewalChecks(**known, passes=passes, **world, prices=facts["prices"], unnoted=facts["unnoted"])
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
@@ -502,7 +515,7 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     )
     lives = [*zip(parts.lives.began, parts.lives.ends, strict=True)]
     alerts = AlertChecks(**known, passes=passes, messages=MESSAGES, runs=parts.lives.passes, lives=lives)
-    found = [*omissions.violations(), *renewals.violations(), *shortfalls.violations()]
+    found = [*omissions.violations(), *continuity.violations(), *renewals.violations(), *shortfalls.violations()]
     people = AttributionChecks(ledger=schedule.ledger, acts=facts["acts"], clock_moves=schedule.clock_moves)
     return [*found, *records.violations(), *alerts.violations(), *people.violations()]
 

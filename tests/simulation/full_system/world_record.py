@@ -19,7 +19,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from bot.core.operator_requests import LockQuestion, UnlockQuestion
+from bot.core.operator_requests import LockQuestion, UnlockQuestion, WithdrawForecast
 from bot.simulator.faults import RequestFault
 from bot.simulator.venues.polymarket_order_books import best_bid_and_ask, book_levels, mid_price
 from tests.simulation.full_system import polymarket_orders
@@ -85,6 +85,7 @@ class WorldRecord:
     books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
     unread: list[Fact] = field(default_factory=list)
     marks: list[Fact] = field(default_factory=list)
+    positions: list[Fact] = field(default_factory=list)
     readings: list[Row] = field(default_factory=list)
     closed: dict[str, list[list[datetime | None]]] = field(default_factory=dict)
     # The prices of questions since when, and when an answer of a venue may not have been what was true.
@@ -109,13 +110,15 @@ class WorldRecord:
         """Note what a person did, under the configuration of that moment."""
         self.acts.append({**details, "kind": kind, **self._moment(), "config": self._config()})
 
-    def saw_request_of_person(self, request: OperatorRequest, shown: Mapping[str, object] | None = None) -> None:
-        """Note a request of a person, and what that person was shown."""
+    def saw_request_of_person(
+        self, request: OperatorRequest, shown: Mapping[str, object] | None = None, *, name: str = ""
+    ) -> None:
+        """Note a request of a person, what that person was shown, and the name by which its answer is found."""
         details = asdict(request)
-        if isinstance(request, LockQuestion | UnlockQuestion):
+        if isinstance(request, LockQuestion | UnlockQuestion | WithdrawForecast):
             # As text: a reference is a record of its own.
             details["ref"] = str(request.ref)
-        self.saw_act(**details, shown=dict(shown or {}))
+        self.saw_act(**details, shown=dict(shown or {}), request=name)
 
     def saw_request(self, venue: str, heard: LoggedRequest, *, is_write: bool) -> None:
         """Note a write, or account and books where they are read; and a new life, with its first request."""
@@ -184,9 +187,22 @@ class WorldRecord:
             "trades": self._trades(),
             "foreign_orders": self.bridges.foreign_orders,
             "self_trades": [*self._self_trades()],
+            "standing": dict(self._standing()),
             "last": [self._moment() | self._account(venue) for venue in ACCOUNT_READS if venue in self.bridges.all],
             **self._moment(),
         }
+
+    def _standing(self) -> Iterator[tuple[str, list[float]]]:
+        """Yield the open questions of Metaculus, and since when, by true time, each forecast of them stands."""
+        contest, account = self.bridges.metaculus, self.bridges.environment.metaculus_account
+        if contest is None or account is None:
+            return
+        now = contest.now()
+        for asked in contest.state.questions.values():
+            if asked.close > now and asked.resolution is None:
+                mine = [one for one in asked.forecasts_of(account.id) if one.is_standing(now.timestamp())]
+                since = [self.at_s() - now.timestamp() + one.start for one in mine]
+                yield f"metaculus:{asked.post}:{asked.id}", since
 
     def _config(self) -> Fact:
         assert self.lives is not None
