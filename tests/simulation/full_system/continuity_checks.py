@@ -51,16 +51,6 @@ select i.id, i.ref, i.changed_at, i.detail, q.closes_at, (
     and o.action in ('forecast', 'withdraw')) as followed_at
 from intent i join question q on q.ref = i.ref where i.action = 'withdraw' and i.state = 'superseded'
 """
-# What joined a batch after others of it had been acknowledged.
-_LATE = """
-select i.id, i.ref, i.venue, i.batch, i.planned_at, q.closes_at, (
-    select min(a.settled_at) from attempt a where a.intent = i.id and a.state = 'acked') as acked_at, (
-    select min(o.planned_at) from intent o where o.ref = i.ref and o.seq > i.seq) as followed_at
-from intent i join question q on q.ref = i.ref
-where i.action = 'forecast' and i.batch <> i.id and i.mode <> 'paper' and q.closes_at is not null and exists (
-  select 1 from intent e join attempt b on b.intent = e.id where e.batch = i.batch and e.venue = i.venue
-    and b.state = 'acked' and b.settled_at < i.planned_at)
-"""
 _ANSWERS = "select text, at from event where kind = 'request'"
 _POSITIONS = "select venue, paper, max(at, until) as at, body from account_reading where body <> ''"
 _WORTHS = """
@@ -91,7 +81,6 @@ class ContinuityChecks(OmissionChecks):
         yield from self._unanswered()
         yield from self._not_taken_back()
         yield from self._given_up()
-        yield from self._late_rows()
         yield from self._left_by_the_dead()
         yield from self._losses()
         yield from self._filled_while_halted()
@@ -120,18 +109,6 @@ class ContinuityChecks(OmissionChecks):
             if is_granted and before:
                 what = f"the forecast of {act['ref']} was to be withdrawn at {act['clock']}"
                 yield f"continuity: {what}, and stands since {before[-1]:.0f} s"
-
-    def _late_rows(self) -> Iterator[str]:
-        """A forecast of a round that comes after its file was written is in the file after the next passes."""
-        for row in read_rows(self.ledger, _LATE):
-            planned, closes = parse_timestamp(row["planned_at"]), parse_timestamp(row["closes_at"])
-            ended = [row[name] for name in ("acked_at", "followed_at") if row[name]]
-            until = min([closes, *map(parse_timestamp, ended)])
-            if row["ref"] in self.locked or not self._is_quiet(row["venue"], planned, until):
-                continue
-            if (count := self._passes_between("submit", planned, until)) > 1:
-                what = f"{row['id']} on {row['ref']}, planned at {planned} for {row['batch']}, which had been written"
-                yield f"continuity: {what}, was acknowledged at {row['acked_at']}, {count} passes later"
 
     def _given_up(self) -> Iterator[str]:
         """A withdrawal waits until it may be sent; only a newer forecast, or the end of its question, is in its way."""

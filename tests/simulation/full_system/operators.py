@@ -58,7 +58,7 @@ ACTS = (
     "question locked",
     "forecast by hand",
 )
-WITHDRAWN, HALTED_TWICE, ROW_LOCKED = "forecast withdrawn", "halted twice", "row of a round locked"
+WITHDRAWN, HALTED_TWICE = "forecast withdrawn", "halted twice"
 OTHER_ACTS = (
     "position closed",
     "approved",
@@ -67,7 +67,6 @@ OTHER_ACTS = (
     "halt after a kill",
     WITHDRAWN,
     HALTED_TWICE,
-    ROW_LOCKED,
     FOREIGN_WRITE,
 )
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
@@ -95,8 +94,6 @@ CHECKS_CONFIG_S = 4.0 * HOUR_S
 WITHDRAWS_EVERY_S, WHILE_HALTED, HALTED_S = 8.0 * HOUR_S, 2 / 3, (0.3 * HOUR_S, 4.0 * HOUR_S)
 # How often a venue is halted twice in a row: first until nothing has rested there for long, then at a write.
 HALTS_TWICE_EVERY_S, FIRST_HALT_S = 4.0 * HOUR_S, 2.5 * HOUR_S
-# So often people look for rows of a round that nobody has forecast yet, of which they lock one, and for how long.
-ROUNDS_EVERY_S, ROW_LOCKED_S = 300.0, (2.5 * HOUR_S, 7.0 * HOUR_S)
 _ARMED = "select id from arm where venue = ? and until = ?"
 _ASKED = "select id, venue, shown from approval where state = 'asked' order by asked_at, id"
 # Questions with a forecast that waits to be submitted: what a lock keeps back.
@@ -109,14 +106,6 @@ select i.ref from intent i join question q on q.ref = i.ref
 where i.venue = 'metaculus' and i.action = 'forecast' and i.state = 'acked' and i.mode <> 'paper' and q.closes_at > ?
   and i.seq = (select max(o.seq) from intent o where o.ref = i.ref and o.action in ('forecast', 'withdraw'))
 order by i.ref
-"""
-# Rows of rounds that are not over and of which none is forecast.
-_NEW_ROWS = """
-select s.ref, s.forecaster, q.batch from schedule s join question q on q.ref = s.ref
-where q.venue = 'forecastbench' and q.closes_at > ? and not exists (
-  select 1 from forecast f join question o on o.ref = f.ref
-  where o.batch = q.batch and o.venue = q.venue and f.state = 'done')
-order by s.ref
 """
 _OPEN_QUESTIONS = "select ref, forecaster from schedule where closes_at > ? order by ref, forecaster"
 
@@ -209,12 +198,11 @@ class SimulatedOperators:
             self._unlock(self._locked_for_hours)
 
     def further_acts(self, lifetime_s: float, chance: SeededRandom) -> list[Coroutine[Any, Any, None]]:
-        """Return what people do to forecasts that stand, to rows of rounds, and to orders that rest for so long."""
+        """Return what people do to forecasts that stand, and to orders that rest for so long."""
         # An order rests from one pass to the next in some seeds.
         venues = [venue for venue in TRADING if venue in self.live and lifetime_s > PACES["submit"]]
         acts = [self.halt_twice(venues, chance.stream("halts in a row"))]
         acts += [self.withdraw_forecasts(chance.stream("withdrawals"))] if "metaculus" in self.live else []
-        acts += [self.lock_rows(chance.stream("rows of rounds"))] if "forecastbench" in self.live else []
         return acts
 
     async def withdraw_forecasts(self, stream: np.random.Generator) -> None:
@@ -254,21 +242,6 @@ class SimulatedOperators:
             self.answers[HALTED_TWICE] += self._waiting is None
             await self.clock.sleep(FIRST_HALT_S)
             self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
-
-    async def lock_rows(self, stream: np.random.Generator) -> None:
-        """Lock one row of each new round before it is forecast, and unlock it once the others were sent, for ever."""
-        seen: set[str] = set()
-        while True:
-            await self.clock.sleep(ROUNDS_EVERY_S)
-            rows = [row for row in self._read_ledger(_NEW_ROWS, self._now_text()) if row["batch"] not in seen]
-            if not rows:
-                continue
-            seen |= {row["batch"] for row in rows}
-            ref = QuestionRef.parse(rows[int(stream.integers(len(rows)))]["ref"])
-            self._ask(LockQuestion(ref=ref, forecaster=None, reason="ada thinks about that row"))
-            self.answers[ROW_LOCKED] += 1
-            await self.clock.sleep(float(stream.uniform(*ROW_LOCKED_S)))
-            self._ask(UnlockQuestion(ref=ref, forecaster=None, by=ADA, asked_at=self.machine.now()))
 
     async def answer_approvals(self, stream: np.random.Generator) -> None:
         """Answer what waits for approval, for ever."""

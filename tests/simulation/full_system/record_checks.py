@@ -98,7 +98,7 @@ where id < (select max(id) from account_reading b where b.venue = a.venue and b.
 """
 _VERSIONS = """
 select q.ref, q.title, q.opens_at, q.closes_at, q.as_of, q.source, q.batch, v.body, v.seen_at
-from question q join question_version v on v.version = q.version
+from question q join question_version v on v.version = q.version where q.title <> ''
 """
 _STATEMENTS = "select account, ref, action, begun_at, ended_at from statement where action <> 'comment' order by seq"
 _FILLS = "select intent, shares, price, fee, cash from fill"

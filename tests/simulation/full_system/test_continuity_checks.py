@@ -20,12 +20,11 @@ create table question (ref, venue, closes_at, as_of);
 create table question_version (version, body);
 create table schedule (ref, forecaster, why);
 create table resolution (ref, seen_at);
-create table intent (seq, id, ref, venue, account, mode, action, state, batch, planned_at, changed_at, detail);
+create table intent (seq, id, ref, venue, account, mode, action, state, planned_at, changed_at, detail);
 create table attempt (intent, state, started_at, settled_at);
 create table fill (intent, reference, at);
 create table event (kind, text, at);
 create table halt (id, venue, at, resumed_at, resumed_by, by, end_condition);
-create table arm (venue, armed_at, until, disarmed_at);
 create table account_reading (venue, paper, at, until, equity, transfers, unconfirmed, body);
 """
 VENUE: dict[str, Any] = {"mode": "live", "forecasters": ["drifter"]}
@@ -209,22 +208,3 @@ def test_shares_that_had_a_price_keep_one(tmp_path: Path, mark: float | None, *,
         body = json.dumps({"positions": [position]})
         found += read_positions(write_ledger(folder, TABLES, [reading(float(number), 9.0, paper=1, body=body)]))
     assert len(judge(tmp_path, passes=[], positions=found)) == count
-
-
-@pytest.mark.parametrize(
-    ("acked", "armed", "closes", "count"),
-    [(1.2, True, 20.0, 0), (None, True, 20.0, 1), (9.0, True, 20.0, 1), (None, False, 20.0, 0), (None, True, 2.5, 0)],
-)
-def test_a_late_row_of_a_round_gets_into_its_file(
-    tmp_path: Path, acked: float | None, *, armed: bool, closes: float, count: int
-) -> None:
-    row = {"ref": REF, "venue": "metaculus", "mode": "live", "action": "forecast", "batch": "2026-03-02"}
-    rows = [
-        ("intent", {**row, "id": "i", "seq": 1, "ref": "metaculus:9:9", "planned_at": at(-2.0)}),
-        ("attempt", {"intent": "i", "state": "acked", "started_at": at(-2.0), "settled_at": at(-1.9)}),
-        ("intent", {**row, "id": "j", "seq": 2, "planned_at": at(1.0)}),
-        ("arm", {"venue": "metaculus", "armed_at": at(-30.0), "until": at(99.0 if armed else 1.1)}),
-        *question(closes),
-    ]
-    rows += [] if acked is None else [("attempt", {"intent": "j", "state": "acked", "settled_at": at(acked)})]
-    assert len(judge(tmp_path, *rows, passes=passed("submit", 2.0, 4.0, 6.0))) == count
