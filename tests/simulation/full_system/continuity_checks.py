@@ -39,7 +39,9 @@ select f.id, f.ref, f.forecaster, f.started_at, coalesce(f.ended_at, f.made_at) 
   s.why as waits_for, v.body, (
     select min(r.seen_at) from resolution r where r.ref = f.ref) as resolved_at, (
     select min(g.started_at) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster
-    and g.started_at > f.started_at) as again_at
+    and g.started_at > f.started_at) as again_at, (
+    select g.why from forecast g where g.ref = f.ref and g.forecaster = f.forecaster
+    and g.started_at > f.started_at order by g.started_at limit 1) as again_why
 from forecast f join question q on q.ref = f.ref join question_version v on v.version = f.version
 left join schedule s on s.ref = f.ref and s.forecaster = f.forecaster
 where f.forecast_only = 0 and q.as_of is null order by f.started_at
@@ -122,11 +124,14 @@ class ContinuityChecks(OmissionChecks):
     def _left_by_the_dead(self) -> Iterator[str]:
         """What a life was forecasting as it ended is forecast by the next one in its first pass."""
         for begun, (died, until) in self._orphans():
-            passes = [one for one in self._list_passes("forecast", died, until) if self._is_able(begun["venue"], one)]
+            # The first pass begins with its life.
+            passes = self._list_passes("forecast", died - ONE_MOMENT, until)
             passes = [one for one in passes if one.ended_at - one.started_at < LONG_PASS]
             ended = begun["ended_at"] and parse_timestamp(begun["ended_at"])
             again = begun["again_at"] and parse_timestamp(begun["again_at"])
-            if not passes or self._is_left_out(begun) or ERROR_REASON.match(begun["waits_for"] or ""):
+            # Where its price could not be read, it was postponed for that.
+            why = begun["again_why"] if again else begun["waits_for"]
+            if not passes or self._is_left_out(begun) or ERROR_REASON.match(why or ""):
                 continue
             first = passes[0]
             ends = [parse_timestamp(begun[name]) for name in ("closes_at", "resolved_at") if begun[name]]

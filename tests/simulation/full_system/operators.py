@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from bot.core.interfaces import Clock
     from bot.testing.event_loop import VirtualClock
     from tests.simulation.full_system.daemon_lives import DaemonLives
+    from tests.simulation.full_system.plan import SimulationTraits
     from tests.simulation.full_system.world_record import WorldRecord
 
 # A question, and the forecaster that alone is locked, None for all.
@@ -93,7 +94,7 @@ CHECKS_CONFIG_S = 4.0 * HOUR_S
 # How often somebody takes a forecast back, how often while its venue is halted, and for how long it is.
 WITHDRAWS_EVERY_S, WHILE_HALTED, HALTED_S = 8.0 * HOUR_S, 2 / 3, (0.3 * HOUR_S, 4.0 * HOUR_S)
 # How often a venue is halted twice in a row: first until nothing has rested there for long, then at a write.
-HALTS_TWICE_EVERY_S, FIRST_HALT_S = 4.0 * HOUR_S, 2.5 * HOUR_S
+HALTS_TWICE_EVERY_S, FIRST_HALT_S = 6.0 * HOUR_S, 2.5 * HOUR_S
 _ARMED = "select id from arm where venue = ? and until = ?"
 _ASKED = "select id, venue, shown from approval where state = 'asked' order by asked_at, id"
 # Questions with a forecast that waits to be submitted: what a lock keeps back.
@@ -197,10 +198,12 @@ class SimulatedOperators:
             await self.clock.sleep(float(stream.exponential(LOCKS_EVERY_S)))
             self._unlock(self._locked_for_hours)
 
-    def further_acts(self, lifetime_s: float, chance: SeededRandom) -> list[Coroutine[Any, Any, None]]:
-        """Return what people do to forecasts that stand, and to orders that rest for so long."""
-        # An order rests from one pass to the next in some seeds.
-        venues = [venue for venue in TRADING if venue in self.live and lifetime_s > PACES["submit"]]
+    def further_acts(self, traits: SimulationTraits, chance: SeededRandom) -> list[Coroutine[Any, Any, None]]:
+        """Return what people do to forecasts that stand, and to orders that rest."""
+        # An order rests from one pass to the next in some seeds, at Polymarket only one that waits at its own price.
+        rests = traits.lifetime_s > PACES["submit"]
+        venues = ["manifold"] * ("manifold" in self.live and rests)
+        venues += ["polymarket"] * ("polymarket" in self.live and rests and traits.order_type == "GTD")
         acts = [self.halt_twice(venues, chance.stream("halts in a row"))]
         acts += [self.withdraw_forecasts(chance.stream("withdrawals"))] if "metaculus" in self.live else []
         return acts

@@ -366,7 +366,7 @@ def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     if parts.traits.drawn:
         acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
     if parts.plan.people and parts.traits.drawn and is_busy:
-        acts += parts.people.further_acts(parts.traits.lifetime_s, SeededRandom(parts.plan.seed))
+        acts += parts.people.further_acts(parts.traits, SeededRandom(parts.plan.seed))
     stranger = ForeignWriter(
         bridges=parts.bridges,
         people=parts.people,

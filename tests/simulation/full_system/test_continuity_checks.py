@@ -15,7 +15,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REF = "metaculus:1:2"
 # The columns that the checks read, of the tables that they read.
 TABLES = """
-create table forecast (id, ref, forecaster, version, started_at, ended_at, made_at, forecast_only);
+create table forecast (id, ref, forecaster, version, why, started_at, ended_at, made_at, forecast_only);
 create table question (ref, venue, closes_at, as_of);
 create table question_version (version, body);
 create table schedule (ref, forecaster, why);
