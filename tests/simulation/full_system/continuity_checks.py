@@ -8,13 +8,11 @@ nothing is filled long after its venue was halted, and each request of a person 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from bot.store.serialization import format_timestamp, parse_timestamp
@@ -50,11 +48,10 @@ _GIVEN_UP = """
 select i.id, i.ref, i.changed_at, i.detail, q.closes_at, (
     select min(r.seen_at) from resolution r where r.ref = i.ref) as resolved_at, (
     select min(o.planned_at) from intent o where o.ref = i.ref and o.account = i.account and o.seq > i.seq
-    and o.action in ('forecast', 'withdraw')) as followed_at
+    and o.action = 'withdraw') as followed_at
 from intent i join question q on q.ref = i.ref where i.action = 'withdraw' and i.state = 'superseded'
 """
 _ANSWERS = "select text, at from event where kind = 'request'"
-_POSITIONS = "select venue, paper, max(at, until) as at, body from account_reading where body <> ''"
 _WORTHS = """
 select venue, paper, at, equity - transfers - unconfirmed as worth from account_reading
 """
@@ -69,7 +66,7 @@ join attempt a on a.intent = i.id where i.action = 'order' group by i.id, f.refe
 class ContinuityChecks(OmissionChecks):
     """Judges one ledger; ``readings`` are those of accounts that it had at the ends of lives, in order.
 
-    ``positions`` are all shares of the newest readings as each life ended, also those without a price.
+    ``positions`` are all shares that people saw in accounts, in order, also those without a price.
 
     ``standing`` says since when, by true time, the forecasts stand that open questions have at their venue.
     """
@@ -113,7 +110,7 @@ class ContinuityChecks(OmissionChecks):
                 yield f"continuity: {what}, and stands since {before[-1]:.0f} s"
 
     def _given_up(self) -> Iterator[str]:
-        """A withdrawal waits until it may be sent; only a newer forecast, or the end of its question, is in its way."""
+        """A withdrawal waits until it may be sent: only another one, or the end of its question, is in its way."""
         for row in read_rows(self.ledger, _GIVEN_UP):
             ends = [row[name] for name in ("closes_at", "resolved_at", "followed_at") if row[name]]
             at = parse_timestamp(row["changed_at"])
@@ -243,11 +240,3 @@ class ContinuityChecks(OmissionChecks):
                 what = f"{one['shares']:.4f} {one['leg']} of {one['contract']} at {one['venue']}"
                 had = f"had a price of {before['mark']:.4f} at {before['clock']}"
                 yield f"continuity: {what} {had}, and none at {one['clock']}"
-
-
-def read_positions(ledger: Path) -> Iterator[dict[str, Any]]:
-    """Yield the undecided shares of the newest reading of each account."""
-    for row in read_rows(ledger, _POSITIONS):
-        for position in json.loads(row["body"]).get("positions", ()):
-            if not position.get("decided"):
-                yield {"venue": row["venue"], "paper": row["paper"], "clock": parse_timestamp(row["at"]), **position}

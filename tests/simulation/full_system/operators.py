@@ -33,6 +33,7 @@ from bot.store.serialization import format_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.foreign_writes import FOREIGN_WRITE
 from tests.simulation.full_system.plan import HOUR_S, PACES
+from tests.simulation.full_system.world_record import read_positions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,6 +86,8 @@ CLOSING_EVERY_S = (2.0 * HOUR_S, 16.0 * HOUR_S)
 WARY = 1 / 3
 # How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
 APPROVALS_EVERY_S, APPROVED, REJECTED = 1_800.0, 0.7, 0.1
+# How often they look at what accounts hold.
+POSITIONS_EVERY_S = 1.5 * HOUR_S
 # How often others take the price of what was approved before it is decided again, by how many cents.
 OUTBID, OUTBID_CENTS = 1 / 2, (1.5, 6.0)
 # An arm record of so many days is renewed at some occasions; that a shorter one ended is noticed after so long.
@@ -245,6 +248,14 @@ class SimulatedOperators:
             self.answers[HALTED_TWICE] += self._waiting is None
             await self.clock.sleep(FIRST_HALT_S)
             self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
+
+    async def look_at_positions(self) -> None:
+        """Look at what accounts hold, for ever."""
+        while True:
+            await self.clock.sleep(POSITIONS_EVERY_S)
+            if (ledger := self.lives.folder / LEDGER_FILE).exists():
+                self.lives.loop.wait_for_threads()
+                self.record.positions += read_positions(ledger)
 
     async def answer_approvals(self, stream: np.random.Generator) -> None:
         """Answer what waits for approval, for ever."""

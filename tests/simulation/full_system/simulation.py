@@ -21,14 +21,14 @@ from bot.core.clock import SeededRandom
 from bot.daemon.runner import JobOutcome
 from bot.execution.paper.paper_book import paper_book_path
 from bot.jobs.foreign_writes import FOREIGN_WRITES
-from bot.simulator.environment import BUCKET_FOLDER, ROUNDS_FOLDER, to_toml
+from bot.simulator.environment import BUCKET_FOLDER, ROUNDS_FOLDER, TRADING, to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
 from tests.ledger_checks import nothing_is_written, read_rows
 from tests.simulation.full_system.alert_checks import AlertChecks
 from tests.simulation.full_system.attribution_checks import AttributionChecks
-from tests.simulation.full_system.continuity_checks import ContinuityChecks, read_positions
+from tests.simulation.full_system.continuity_checks import ContinuityChecks
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
@@ -351,7 +351,6 @@ def _judge_life(parts: _SimulationParts) -> None:
     parts.observer.violations += wrong_profits(ledger, parts.bridges, parts.traits.modes, parts.weather.undone)
     parts.record.look()
     parts.record.marks += read_marks(ledger)
-    parts.record.positions += read_positions(ledger)
     parts.record.readings += read_rows(ledger, READINGS)
     parts.observer.violations += unreserved_stakes(ledger, parts.record.orders.values())
     parts.gauge.over(parts.lives.number)
@@ -365,6 +364,8 @@ def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         acts.append(parts.people.lock_questions(SeededRandom(parts.plan.seed).stream("locks")))
     if parts.traits.drawn:
         acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
+    if {*parts.traits.modes} & {*TRADING}:
+        acts.append(parts.people.look_at_positions())
     if parts.plan.people and parts.traits.drawn and is_busy:
         acts += parts.people.further_acts(parts.traits, SeededRandom(parts.plan.seed))
     stranger = ForeignWriter(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.full_system.continuity_checks import ContinuityChecks, read_positions
+from tests.simulation.full_system.continuity_checks import ContinuityChecks
 from tests.simulation.full_system.hand_written_ledger import write_ledger
 from tests.simulation.full_system.omission_checks import JobPass
+from tests.simulation.full_system.world_record import read_positions
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 REF = "metaculus:1:2"
@@ -25,7 +26,7 @@ create table attempt (intent, state, started_at, settled_at);
 create table fill (intent, reference, at);
 create table event (kind, text, at);
 create table halt (id, venue, at, resumed_at, resumed_by, by, end_condition);
-create table account_reading (venue, paper, at, until, equity, transfers, unconfirmed, body);
+create table account_reading (id, venue, paper, at, until, equity, transfers, unconfirmed, body);
 """
 VENUE: dict[str, Any] = {"mode": "live", "forecasters": ["drifter"]}
 Values = dict[str, Any]
@@ -103,7 +104,7 @@ def test_a_withdrawal_that_must_wait_is_not_given_up(
     row = {"id": "i", "seq": 1, "ref": REF, "account": "a", "action": "withdraw", "state": "superseded"}
     rows = [("intent", {**row, "changed_at": at(2.0), "detail": "metaculus is halted"}), *question(closes)]
     rows += [] if resolved is None else [("resolution", {"ref": REF, "seen_at": at(resolved)})]
-    after = {"id": "j", "seq": 2, "ref": REF, "account": "a", "action": "forecast"}
+    after = {"id": "j", "seq": 2, "ref": REF, "account": "a", "action": "withdraw"}
     rows += [] if followed is None else [("intent", {**after, "planned_at": at(followed)})]
     assert len(judge(tmp_path, *rows, passes=[])) == count
 

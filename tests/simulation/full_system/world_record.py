@@ -22,9 +22,13 @@ from typing import TYPE_CHECKING, Any
 from bot.core.operator_requests import LockQuestion, UnlockQuestion, WithdrawForecast
 from bot.simulator.faults import RequestFault
 from bot.simulator.venues.polymarket_order_books import best_bid_and_ask, book_levels, mid_price
+from bot.store.serialization import parse_timestamp
+from tests.ledger_checks import read_rows
 from tests.simulation.full_system import polymarket_orders
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bot.core.operator_requests import OperatorRequest
     from bot.simulator.request_log import LoggedRequest, RequestEffect
     from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
@@ -61,6 +65,7 @@ MARKET = "/v0/market/"
 # So often it is looked which questions are closed.
 LOOK_S = 60.0
 # The requests that name a question: a bet, and a forecast.
+_POSITIONS = "select venue, paper, max(at, until) as at, body from account_reading where body <> '' order by id"
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
 _KINDS: Mapping[str, str] = {
     "/v0/comment": "comment",
@@ -644,6 +649,14 @@ def _ending(
     if at is not None or was_undone:
         ending: Fact = {"yes": _ENDS.get(resolution, share), "since": None if at is None else _moment_of(at)}
         yield ("manifold", contract), ending | {"was_undone": was_undone or not is_known}
+
+
+def read_positions(ledger: Path) -> Iterator[Fact]:
+    """Yield the undecided shares of the newest reading of each account."""
+    for row in read_rows(ledger, _POSITIONS):
+        for position in json.loads(row["body"]).get("positions", ()):
+            if not position.get("decided"):
+                yield {"venue": row["venue"], "paper": row["paper"], "clock": parse_timestamp(row["at"]), **position}
 
 
 @lru_cache(maxsize=2)
