@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +96,7 @@ LONG_DAYS, RENEWED, NOTICED_AFTER_S = 7.0, 0.3, 3.0 * HOUR_S
 CHECKS_CONFIG_S = 4.0 * HOUR_S
 # How often somebody takes a forecast back, how often while its venue is halted, and for how long it is.
 WITHDRAWS_EVERY_S, WHILE_HALTED, HALTED_S = 8.0 * HOUR_S, 2 / 3, (0.3 * HOUR_S, 4.0 * HOUR_S)
-# How often a venue is halted twice in a row: first until nothing has rested there for long, then at a write.
+# How often a venue is halted twice in a row: first until nothing has rested there for long, then once an order rests.
 HALTS_TWICE_EVERY_S, FIRST_HALT_S = 6.0 * HOUR_S, 2.5 * HOUR_S
 _ARMED = "select id from arm where venue = ? and until = ?"
 _ASKED = "select id, venue, shown from approval where state = 'asked' order by asked_at, id"
@@ -229,25 +229,22 @@ class SimulatedOperators:
                 self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=ref.venue))
 
     async def halt_twice(self, venues: Sequence[str], stream: np.random.Generator) -> None:
-        """Halt a venue until nothing rests there, and again as soon as something does, now and then, for ever."""
+        """Halt a venue until nothing rests there, and again once an order rests, now and then, for ever."""
         while venues:
             await self.clock.sleep(float(stream.exponential(HALTS_TWICE_EVERY_S)))
-            venue = venues[int(stream.integers(len(venues)))]
-            halt = HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks there twice", venue=venue)
-            self._ask(halt)
-            await self.clock.sleep(FIRST_HALT_S)
-            self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
-            patience_s = PATIENCE_S if self._waiting is None else 0.0
-            if patience_s:
-                self._at_write(
-                    lambda halt=halt: self._ask(replace(halt, asked_at=self.machine.now()))  # type: ignore[misc]
-                )
-            while self._waiting is not None and patience_s > 0.0:
-                await self.clock.sleep(LOOK_S)
-                patience_s -= LOOK_S
-            self.answers[HALTED_TWICE] += self._waiting is None
-            await self.clock.sleep(FIRST_HALT_S)
-            self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
+            venue, reason = venues[int(stream.integers(len(venues)))], "ada looks there twice"
+            for patience_s in (0.0, PATIENCE_S):
+                until_s = self.clock.monotonic() + patience_s
+                while self.clock.monotonic() < until_s and not self._rests(venue):
+                    await self.clock.sleep(LOOK_S)
+                self._ask(HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason=reason, venue=venue))
+                self.answers[HALTED_TWICE] += self._rests(venue)
+                await self.clock.sleep(FIRST_HALT_S)
+                self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
+
+    def _rests(self, venue: str) -> bool:
+        """Say whether an order of Foxcast rests at a venue."""
+        return any(order["venue"] == venue and not order["is_over"] for order in self.record.orders.values())
 
     async def look_at_positions(self) -> None:
         """Look at what accounts hold, for ever."""
