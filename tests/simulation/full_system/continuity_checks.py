@@ -27,6 +27,8 @@ from tests.simulation.full_system.omission_checks import (
 
 # Amounts are rounded.
 CENT = 0.01
+# Where there is always a price: at an order book there may be no buyer.
+MARKET_MAKERS = ("manifold",)
 LOSS_LIMITS = ("daily_loss", "drawdown")
 # So long after a halt what was under way is filled, and what rests is cancelled, with answers that are lost.
 CANCELLED_WITHIN = timedelta(minutes=25)
@@ -230,9 +232,9 @@ class ContinuityChecks(OmissionChecks):
                     yield f"continuity: {what}, and {fill['venue']} was halted at {halted}"
 
     def _lost_prices(self) -> Iterator[str]:
-        """Shares that had a price keep one, also once their market has closed or has no buyer, until their outcome."""
+        """Shares that had a price at a market maker keep one until their outcome, also once their market has closed."""
         priced: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-        for one in self.positions:
+        for one in [one for one in self.positions if one["venue"] in MARKET_MAKERS]:
             place = (one["venue"], one["paper"], one["contract"], one["leg"])
             if one.get("mark") is not None:
                 priced[place] = one
