@@ -241,6 +241,7 @@ class SimulatedOperators:
                 self.answers[HALTED_TWICE] += self._rests(venue)
                 await self.clock.sleep(FIRST_HALT_S)
                 self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
+                await self.clock.sleep(LOOK_S)
 
     def _rests(self, venue: str) -> bool:
         """Say whether an order of Foxcast rests at a venue."""
