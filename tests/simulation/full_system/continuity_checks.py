@@ -59,8 +59,8 @@ select venue, paper, at, equity - transfers - unconfirmed as worth from account_
 """
 _HALTS = "select venue, at, resumed_at, resumed_by, by, end_condition from halt order by id"
 _LATE_FILLS = """
-select i.id, i.venue, i.mode, i.ref, f.at, min(a.started_at) as started_at from fill f join intent i on i.id = f.intent
-join attempt a on a.intent = i.id where i.action = 'order' group by i.id, f.reference
+select i.id, i.venue, i.ref, f.at, min(a.started_at) as started_at from fill f join intent i on i.id = f.intent
+join attempt a on a.intent = i.id where i.action = 'order' and i.mode = 'paper' group by i.id, f.reference
 """
 
 
@@ -211,7 +211,10 @@ class ContinuityChecks(OmissionChecks):
         return began - seen[-1][2]
 
     def _filled_while_halted(self) -> Iterator[str]:
-        """What rests at a halted venue is cancelled: nothing is filled long after it was halted, on paper too."""
+        """What rests at a halted venue is cancelled: nothing is filled long after it was halted.
+
+        At a venue itself an order may arrive late; the referee judges those that rested there.
+        """
         rows = read_rows(self.ledger, _HALTS) if self.passes else ()
         every_s = max(config.get("daemon", {}).get("requests_every_s", REQUESTS_EVERY_S) for config in self.configs)
         halts = [
@@ -228,7 +231,7 @@ class ContinuityChecks(OmissionChecks):
                 # While no life looks, nobody cancels.
                 is_seen = is_late and len(self._list_passes("halt", halted, at)) > 1
                 if venue in {"", fill["venue"]} and is_seen:
-                    what = f"{fill['id']} on {fill['ref']}, {fill['mode']}, was filled at {at}"
+                    what = f"{fill['id']} on {fill['ref']}, on paper, was filled at {at}"
                     yield f"continuity: {what}, and {fill['venue']} was halted at {halted}"
 
     def _lost_prices(self) -> Iterator[str]:

@@ -82,6 +82,8 @@ EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0",
 QUIET_NIGHTS, WITHDRAWING, FAILING = 1 / 4, 1 / 4, 1 / 6
 # And in how many some markets have an outcome hours before they would close, which is not known at once.
 EARLY = 2 / 3
+# And in how many creators close some markets later than they had said.
+MOVING = 1 / 3
 # And in how many of those with Metaculus it is too busy at times to take a forecast, and says so.
 BUSY = 1 / 2
 NIGHTS: Sequence[tuple[str, str]] = (("22:00-07:00", "UTC"), ("20:30-09:15", "Europe/Berlin"), ("01:00-14:00", "UTC"))
@@ -223,7 +225,8 @@ class SimulationTraits:
     ``answers``. Matches at Polymarket are confirmed after ``confirmed_s``, 0: within seconds.
     ``answers``. At ``night``, hours in a time zone, only what is critical is told. ``withdraws``: what is stale is
     taken back. ``has_outages``: at times a venue cannot be reached. ``ends_early``: some markets resolve before their
-    close. ``is_busy``: Metaculus refuses some forecasts for now. ``sends_often``: each few minutes. ``tight`` is
+    close. ``moves_closes``: some close later than was said. ``is_busy``: Metaculus refuses some forecasts for now.
+    ``sends_often``: each few minutes. ``tight`` is
     the one bound that is tight where others are wide, with its amount.
     """
 
@@ -262,6 +265,7 @@ class SimulationTraits:
     has_outages: bool = False
     ends_early: bool = False
     is_busy: bool = False
+    moves_closes: bool = False
     sends_often: bool = False
     tight: tuple[str, float] | None = None
 
@@ -404,6 +408,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "has_outages": plan.faulty and bool(failing.random() < FAILING),
         "is_busy": plan.faulty and bool(SeededRandom(plan.seed).stream("busy").random() < BUSY),
         "ends_early": plan.faulty and bool(SeededRandom(plan.seed).stream("early outcomes").random() < EARLY),
+        "moves_closes": plan.faulty and bool(SeededRandom(plan.seed).stream("moved closes").random() < MOVING),
         "sends_often": bool(SeededRandom(plan.seed).stream("passes").random() < often),
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
         "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,

@@ -335,6 +335,7 @@ def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         weather.run_outages(chance.stream("outages at venues")),
         weather.run_busy_times(chance.stream("busy times")),
         weather.run_early_outcomes(chance.stream("outcomes before the close")),
+        weather.run_moved_closes(chance.stream("moved closes")),
         run_partial_fills(parts.bridges.manifold, parts.traits, clock=parts.clock, stream=chance.stream("partial")),
     ]
     if parts.traits.has_world:
