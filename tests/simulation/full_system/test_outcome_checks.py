@@ -149,7 +149,9 @@ def test_a_post_has_one_comment_in_a_day_and_none_twice(
 def test_scores_of_a_venue_follow_its_last_outcome(undone_h: float | None, set_h: float | None, count: int) -> None:
     venues = contest()
     resolved = None if set_h is None else NOON - timedelta(hours=set_h)
-    times = dict.fromkeys(("created", "open", "scheduled_close", "scheduled_resolve"), NOON - timedelta(hours=30.0))
+    times: Any = dict.fromkeys(
+        ("created", "open", "scheduled_close", "scheduled_resolve"), NOON - timedelta(hours=30.0)
+    )
     venues.metaculus.state.questions[2] = FakeMetaculusQuestion(
         id=2, post=1, title="lit?", type="binary", resolution="annulled", resolution_set=resolved, **times
     )
