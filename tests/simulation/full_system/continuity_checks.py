@@ -164,19 +164,25 @@ class ContinuityChecks(OmissionChecks):
 
     def _losses(self) -> Iterator[str]:
         """A pass that submits stops an account that has lost more than its limit, by all readings since a resume."""
+        for venue, known, bound in self._bounded_accounts() if self.passes else ():
+            for one in self._by_job["submit"]:
+                if (lost := self._lost_by(venue, known, one.started_at, bound[0])) is not None:
+                    yield from self._unstopped(venue, bound, one, lost)
+
+    def _bounded_accounts(self) -> Iterator[tuple[str, list[tuple[str, float, float]], tuple[str, float]]]:
+        """Yield accounts with their values, and a limit of losses that all configurations set."""
         worths: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for row in [*self.readings, *read_rows(self.ledger, _WORTHS)] if self.passes else ():
+        for row in [*self.readings, *read_rows(self.ledger, _WORTHS)]:
             worths[row["venue"], row["paper"]][row["at"]].append(row["worth"])
         for (venue, paper), by_time in worths.items():
             tables = [config["venues"].get(venue, {}) for config in self.configs]
-            modes = {(table.get("mode") == "paper") for table in tables}
-            bounds = {name: [table.get("caps", {}).get(name) for table in tables] for name in LOSS_LIMITS}
             # What was found out about a reading later may have changed what it counts.
             known = sorted((at, min(values), max(values)) for at, values in by_time.items())
-            for one in self._by_job["submit"] if modes == {bool(paper)} else ():
-                for name, caps in bounds.items():
-                    if None not in caps and (lost := self._lost_by(venue, known, one.started_at, name)) is not None:
-                        yield from self._unstopped(venue, (name, max(caps)), one, lost)
+            is_mine = {table.get("mode") == "paper" for table in tables} == {bool(paper)}
+            for name in LOSS_LIMITS if is_mine else ():
+                caps = [table.get("caps", {}).get(name) for table in tables]
+                if None not in caps:
+                    yield venue, known, (name, max(caps))
 
     def _unstopped(self, venue: str, bound: tuple[str, float], one: JobPass, lost: float) -> Iterator[str]:
         is_stopped = any(
