@@ -72,7 +72,7 @@ _STANDING_OF_QUESTION = f"""
 order by i.seq desc
 """
 _OPEN_INTENTS = """
-select id, state from intent
+select id, state, action from intent
 where ref = ? and account = ? and id <> ? and (action = 'comment') = ?
   and state not in ('acked', 'refused', 'superseded')
 """
@@ -111,7 +111,7 @@ def plan_intent(database: Database, send: SendDecision, at: str) -> Intent:
     An intent that was superseded before is planned again under a new id. Returns the intent as stored.
     """
     intent = _with_unused_id(database, send.intent)
-    for other, state in _open_intents(database, intent):
+    for other, state, _ in _open_intents(database, intent):
         supersede_intent(database, other, state, detail=f"superseded by {intent.id}", at=at)
     order = intent.order
     values = {
@@ -140,7 +140,10 @@ def plan_intent(database: Database, send: SendDecision, at: str) -> Intent:
 
 def unsettled_intent_reason(database: Database, intent: Intent) -> str | None:
     """Return why the open intents of the question allow no new one, None if they do."""
-    for other, state in _open_intents(database, intent):
+    for other, state, action in _open_intents(database, intent):
+        # A newer forecast may never leave, and what a person asked to take back must go all the same.
+        if action is IntentAction.WITHDRAW and intent.action is not action:
+            return f"the withdrawal {other} of the same question waits; it must be sent first"
         if state not in _STEPS_TO_SUPERSEDED:
             return f"intent {other} of the same question is {state}; it must be settled first"
     return None
@@ -241,9 +244,12 @@ def _intent_row(*columns: Any) -> IntentRow:  # noqa: ANN401 - a database row
     )
 
 
-def _open_intents(database: Database, intent: Intent) -> list[tuple[str, IntentState]]:
+def _open_intents(database: Database, intent: Intent) -> list[tuple[str, IntentState, IntentAction]]:
     values = [str(intent.ref), intent.account, intent.id, intent.action is IntentAction.COMMENT]
-    return [(other, IntentState(state)) for other, state in database.execute(_OPEN_INTENTS, values)]
+    return [
+        (other, IntentState(state), IntentAction(action))
+        for other, state, action in database.execute(_OPEN_INTENTS, values)
+    ]
 
 
 def _with_unused_id(database: Database, intent: Intent) -> Intent:

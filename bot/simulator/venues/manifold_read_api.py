@@ -190,6 +190,7 @@ def _bet_filters(
         (asked["afterTime"], lambda bet: bet.created > asked["afterTime"]),
         (before, lambda bet: before is not None and bet.created < before.created),
         (after, lambda bet: after is not None and bet.created > after.created),
+        (state.listed_from or None, lambda bet: state.listed_from.get(bet.id, 0) <= now),
     )
     yield from (test for wanted, test in tests if wanted is not None)
 

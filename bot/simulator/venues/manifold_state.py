@@ -250,7 +250,8 @@ class FakeManifoldHolding:
 class FakeManifoldState:
     """All data, found by id; ids are counted, so that the same calls give the same ids.
 
-    ``bets`` and ``holdings`` are only read from outside: ``add_bet`` and ``holding`` add to them.
+    ``bets`` and ``holdings`` are only read from outside: ``add_bet`` and ``holding`` add to them. ``listed_from`` has
+    the moments, in milliseconds, from which on lists show bets that they show late.
     """
 
     def __init__(self) -> None:
@@ -259,6 +260,7 @@ class FakeManifoldState:
         self.bets: dict[str, FakeManifoldBet] = {}
         self.comments: dict[str, FakeManifoldComment] = {}
         self.holdings: dict[tuple[str, str, str | None], FakeManifoldHolding] = {}
+        self.listed_from: dict[str, int] = {}
         self._ids: dict[str, int] = {}
         # The user and market of a bet never change; a month has thousands, of hundreds of markets.
         self._bets_on: defaultdict[str, list[FakeManifoldBet]] = defaultdict(list)

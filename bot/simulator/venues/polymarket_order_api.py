@@ -353,6 +353,7 @@ class OrderApi:
             and asked.one("asset_id") in {None, trade.token}
             and (asked.one("maker_address") or user.wallet).lower() == user.wallet.lower()
             and after <= trade.matched_ms // 1000 <= before
+            and self._venue.state.listed_from.get(trade.id, 0) <= self._venue.now_ms()
         ]
         return self._page_response(found, asked.one("next_cursor"))
 

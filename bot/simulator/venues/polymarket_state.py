@@ -255,7 +255,7 @@ class FakePolymarketTrade:
 
 @dataclass(slots=True)
 class FakePolymarketState:
-    """All data, by id."""
+    """All data, by id; ``listed_from`` has the moments, in milliseconds, from which on late trades are listed."""
 
     markets: dict[str, FakePolymarketMarket] = field(default_factory=dict)
     events: dict[str, FakePolymarketEvent] = field(default_factory=dict)
@@ -263,6 +263,7 @@ class FakePolymarketState:
     users: dict[str, FakePolymarketUser] = field(default_factory=dict)
     orders: dict[str, FakePolymarketOrder] = field(default_factory=dict)
     trades: dict[str, FakePolymarketTrade] = field(default_factory=dict)
+    listed_from: dict[str, int] = field(default_factory=dict)
     count: int = 0
 
     def new_id(self) -> int:

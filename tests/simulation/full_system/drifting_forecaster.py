@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pydantic import Field
 
 from bot.api import (
+    AlertLevel,
     Belief,
     BinaryPrediction,
     ChoicePrediction,
@@ -177,12 +178,13 @@ class PagerSettings(PluginSettings):
 
 
 class SimulatedPager:
-    """Takes messages; one in four of them not in every second ten minutes."""
+    """Takes messages; one in four of them not in every second ten minutes, and three in four critical ones."""
 
     async def notify(self, message: NotificationMessage) -> None:
         """Take a message; raises ServiceUnavailableError where it takes none now."""
         await asyncio.sleep(1.0)
-        is_slow = hashlib.sha256(message.id.encode()).digest()[0] < 64
+        is_critical = message.level is AlertLevel.CRITICAL
+        is_slow = hashlib.sha256(message.id.encode()).digest()[0] < (192 if is_critical else 64)
         if is_slow and int(asyncio.get_running_loop().time() // 600.0) % 2:
             text = "nobody is there"
             raise ServiceUnavailableError(text)

@@ -66,10 +66,12 @@ ROWS: Mapping[str, str] = {
         from model_call""",
     "spending": "select scope, ref, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by scope, ref",
     "withdrawals": """select i.id, i.ref, i.planned_at, f.made_at from intent i join forecast f on f.id = i.forecast
-        where i.action = 'withdraw'""",
+        where i.action = 'withdraw' and not exists (
+          select 1 from audit a where a.kind = 'withdraw' and json_extract(a.body, '$.intent') = i.id)""",
     "said": """select ref, predictions from intent where venue = 'metaculus' and action = 'forecast'
         and mode <> 'paper'""",
-    "filed": "select ref, predictions from intent where venue = 'forecastbench' and action = 'forecast'",
+    "filed": """select id, ref, batch, state, predictions from intent where venue = 'forecastbench'
+        and action = 'forecast' and mode <> 'paper' order by seq""",
     "traded": """select i.order_body ->> 'contract' as contract, i.ref, q.closes_at, i.planned_at,
         i.order_body ->> 'side' as side, coalesce(i.order_body ->> 'closing', '') as closing
         from intent i join question q on q.ref = i.ref where i.order_body is not null""",
@@ -117,6 +119,7 @@ class EffectReferee(WorldFacts):
         yield from self._withdrawals()
         yield from self._withdrawn_twice()
         yield from self._filed_rows()
+        yield from self._lost_rows()
         yield from self._said()
         yield from self._refunds()
         yield from self._beliefs()
@@ -316,6 +319,17 @@ class EffectReferee(WorldFacts):
                 if not any(line["forecast"] in meant[ref, date] for date in dates):
                     what = f"{line['forecast']} for {line['resolution_date'] or 'its end'}"
                     yield f"referee: {name} has {what} of {ref}, and that was not forecast"
+
+    def _lost_rows(self) -> Iterator[str]:
+        """What was acknowledged of a round is in its newest file, also once others were added to it."""
+        last = {(row["batch"], row["ref"]): row for row in self.ledger["filed"] if row.get("state") == "acked"}
+        for (batch, ref), row in last.items():
+            files = [file for name, file in self.files.items() if name.startswith(batch)]
+            known = {(line["source"], line["id"], line["forecast"]) for file in files for line in file["forecasts"]}
+            _, source, number = ref.partition(":")[2].split("/", 2)
+            said = [one.get("probability") for one in json.loads(row["predictions"]).values()]
+            if files and not all((source, number, one) in known for one in said):
+                yield f"referee: {row['id']} of {ref} was acknowledged, and is not in the file of {batch}: {said[:3]}"
 
     def _said(self) -> Iterator[str]:
         """What Metaculus gets is what was forecast, within the bounds that it has: a chance, shares, or a curve.

@@ -354,6 +354,7 @@ class FinalChecks:
         outcomes = OutcomeChecks(bridges=self.bridges, undone=self.undone, now=self.now, slower=slower)
         yield from outcomes.judge(self.rows(RECORDED), self.rows(FORECAST))
         yield from outcomes.judge_scores(self.rows(SCORED))
+        yield from outcomes.judge_comments()
         if self.calm_since is not None:
             yield from outcomes.judge_questions(self.rows(ASKED), self.calm_since)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from bot.core.interfaces import Clock
     from bot.simulator.venues.manifold import FakeManifold
+    from bot.simulator.venues.polymarket import FakePolymarket
     from tests.simulation.full_system.fake_venues import SimulationVenues
     from tests.simulation.full_system.operators import SimulatedOperators
 
@@ -29,6 +30,8 @@ FOREIGN_WRITE = "foreign write"
 # For so long somebody writes, and so often: a person who resumes the venue meanwhile does so too early.
 WRITES_FOR_S, WRITES_EVERY_S = 16.0 * HOUR_S, HOUR_S / 2.0
 _MANA, _SHARES, _PRICE = 2.0, Decimal(8), Decimal("0.50")
+# In how many seeds the venue lists what was written only so much later, when its list has been read meanwhile.
+LISTED_LATE, LATE_S = 1 / 2, 4.0 * HOUR_S
 # One in so many is an order that rests, at such a price.
 RESTS, _NEVER_PAID = 3, 0.02
 
@@ -43,6 +46,7 @@ class ForeignWriter:
     stream: np.random.Generator
     begins_s: float
     _count: int = 0
+    _late_s: float = 0.0
 
     async def run(self) -> None:
         """Write for some hours, once."""
@@ -51,11 +55,12 @@ class ForeignWriter:
         if not venues or math.isinf(self.begins_s):
             return
         venue = venues[int(self.stream.integers(len(venues)))]
+        self._late_s = LATE_S if self.stream.random() < LISTED_LATE else 0.0
         await self.clock.sleep(self.begins_s)
         while self.clock.monotonic() < self.begins_s + WRITES_FOR_S:
             self._count += 1
             places[venue]()
-            self.people.saw_foreign_write(venue)
+            self.people.saw_foreign_write(venue, late_s=self._late_s)
             await self.clock.sleep(float(self.stream.exponential(WRITES_EVERY_S)))
 
     def _bet(self) -> None:
@@ -68,7 +73,7 @@ class ForeignWriter:
         market = venue.world.add_market(title, prob=0.5, closes=round(closes.timestamp() * 1000))
         self.bridges.foreign_markets.add(market.id)
         user = venue.state.users[self.bridges.trader]
-        venue.world.trade(user, market, WantedTrade(outcome="YES", amount=_MANA))
+        self._list_late(venue, venue.world.trade(user, market, WantedTrade(outcome="YES", amount=_MANA)).id)
         venue.world.resolve(market, "CANCEL")
 
     def _rest(self, venue: FakeManifold) -> bool:
@@ -80,7 +85,12 @@ class ForeignWriter:
             want = WantedTrade(outcome="YES", amount=_MANA, limit=_NEVER_PAID)
             bet = venue.world.trade(venue.state.users[self.bridges.trader], market, want)
             self.bridges.foreign_orders[bet.id] = market.id
+            self._list_late(venue, bet.id)
         return bool(markets)
+
+    def _list_late(self, venue: FakeManifold | FakePolymarket, name: str) -> None:
+        if self._late_s:
+            venue.state.listed_from[name] = venue.now_ms() + round(1_000.0 * self._late_s)
 
     def _trade(self) -> None:
         venue, user = self.bridges.polymarket, self.bridges.environment.polymarket_account
@@ -105,6 +115,7 @@ class ForeignWriter:
         planned, exchange.next_settlements = exchange.next_settlements, type(exchange.next_settlements)()
         for trade in exchange.place(order, delay_s=0.0):
             exchange.settle(trade, "CONFIRMED")
+            self._list_late(venue, trade.id)
         exchange.next_settlements = planned
         venue.world.resolve(market, str(_PRICE))
         venue.world.redeem(user, market)

@@ -89,9 +89,9 @@ class LossReferee(WorldFacts):
                 return
 
     def _orders_of_halted(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
-        """No order rests for long at a venue that a person halted, while the program runs."""
-        resumes = [act["at_s"] for act in self.acts_at(venue, "resume")]
-        for halt in self.acts_at(venue, "halt"):
+        """No order rests for long at a venue that a person halted, by a file too, while the program runs."""
+        resumes = [act["at_s"] for act in self.acts_at(venue, "resume", "stop file gone")]
+        for halt in self.acts_at(venue, "halt", "stop file"):
             until_s = min([at_s for at_s in resumes if at_s > halt["at_s"]], default=self.facts.get("at_s", math.inf))
             for order in orders:
                 over_s = min(order.get("over_s", until_s), until_s)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.core.operator_requests import (
     AnswerApproval,
@@ -21,6 +21,7 @@ from bot.core.operator_requests import (
     PositionToClose,
     ResumeSubmissions,
     UnlockQuestion,
+    WithdrawForecast,
 )
 from bot.core.questions import QuestionRef
 from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch, release_kill_switch
@@ -31,14 +32,17 @@ from bot.store.requests import send_request
 from bot.store.serialization import format_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.foreign_writes import FOREIGN_WRITE
-from tests.simulation.full_system.plan import HOUR_S
+from tests.simulation.full_system.plan import HOUR_S, PACES
+from tests.simulation.full_system.world_record import read_positions
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from bot.core.clock import SeededRandom
     from bot.core.interfaces import Clock
     from bot.testing.event_loop import VirtualClock
     from tests.simulation.full_system.daemon_lives import DaemonLives
+    from tests.simulation.full_system.plan import SimulationTraits
     from tests.simulation.full_system.world_record import WorldRecord
 
 # A question, and the forecaster that alone is locked, None for all.
@@ -56,7 +60,17 @@ ACTS = (
     "question locked",
     "forecast by hand",
 )
-OTHER_ACTS = ("position closed", "approved", "rejected", "configuration changed", "halt after a kill", FOREIGN_WRITE)
+WITHDRAWN, HALTED_TWICE = "forecast withdrawn", "halted twice"
+OTHER_ACTS = (
+    "position closed",
+    "approved",
+    "rejected",
+    "configuration changed",
+    "halt after a kill",
+    WITHDRAWN,
+    HALTED_TWICE,
+    FOREIGN_WRITE,
+)
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 # How often the first thing that somebody does is to wait for a write; for so long, looking so often.
 WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
@@ -72,18 +86,30 @@ CLOSING_EVERY_S = (2.0 * HOUR_S, 16.0 * HOUR_S)
 WARY = 1 / 3
 # How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
 APPROVALS_EVERY_S, APPROVED, REJECTED = 1_800.0, 0.7, 0.1
+# How often they look at what accounts hold.
+POSITIONS_EVERY_S = 1.5 * HOUR_S
 # How often others take the price of what was approved before it is decided again, by how many cents.
 OUTBID, OUTBID_CENTS = 1 / 2, (1.5, 6.0)
 # An arm record of so many days is renewed at some occasions; that a shorter one ended is noticed after so long.
 LONG_DAYS, RENEWED, NOTICED_AFTER_S = 7.0, 0.3, 3.0 * HOUR_S
 # After the configuration was changed, so long until somebody arms the venues again.
 CHECKS_CONFIG_S = 4.0 * HOUR_S
+# How often somebody takes a forecast back, how often while its venue is halted, and for how long it is.
+WITHDRAWS_EVERY_S, WHILE_HALTED, HALTED_S = 8.0 * HOUR_S, 2 / 3, (0.3 * HOUR_S, 4.0 * HOUR_S)
+# How often a venue is halted twice in a row: first until nothing has rested there for long, then once an order rests.
+HALTS_TWICE_EVERY_S, FIRST_HALT_S = 6.0 * HOUR_S, 2.5 * HOUR_S
 _ARMED = "select id from arm where venue = ? and until = ?"
 _ASKED = "select id, venue, shown from approval where state = 'asked' order by asked_at, id"
 # Questions with a forecast that waits to be submitted: what a lock keeps back.
 _HELD_QUESTIONS = """
 select distinct f.ref, f.forecaster from decision d join forecast f on f.id = d.forecast
 where d.until is not null and d.at > ? and d.id = (select max(id) from decision where forecast = f.id) order by f.ref
+"""
+_PUBLISHED = """
+select i.ref from intent i join question q on q.ref = i.ref
+where i.venue = 'metaculus' and i.action = 'forecast' and i.state = 'acked' and i.mode <> 'paper' and q.closes_at > ?
+  and i.seq = (select max(o.seq) from intent o where o.ref = i.ref and o.action in ('forecast', 'withdraw'))
+order by i.ref
 """
 _OPEN_QUESTIONS = "select ref, forecaster from schedule where closes_at > ? order by ref, forecaster"
 
@@ -175,6 +201,60 @@ class SimulatedOperators:
             await self.clock.sleep(float(stream.exponential(LOCKS_EVERY_S)))
             self._unlock(self._locked_for_hours)
 
+    def further_acts(self, traits: SimulationTraits, chance: SeededRandom) -> list[Coroutine[Any, Any, None]]:
+        """Return what people do to forecasts that stand, and to orders that rest."""
+        # An order rests from one pass to the next in some seeds, at Polymarket only one that waits at its own price.
+        rests = traits.lifetime_s > PACES["submit"]
+        venues = ["manifold"] * ("manifold" in self.live and rests)
+        venues += ["polymarket"] * ("polymarket" in self.live and rests and traits.order_type == "GTD")
+        acts = [self.halt_twice(venues, chance.stream("halts in a row"))]
+        acts += [self.withdraw_forecasts(chance.stream("withdrawals"))] if "metaculus" in self.live else []
+        return acts
+
+    async def withdraw_forecasts(self, stream: np.random.Generator) -> None:
+        """Take a forecast back now and then, for ever; at times while its venue is halted, so that this must wait."""
+        while True:
+            await self.clock.sleep(float(stream.exponential(WITHDRAWS_EVERY_S)))
+            rows, waits = self._read_ledger(_PUBLISHED, self._now_text()), stream.random() < WHILE_HALTED
+            pause_s = float(stream.uniform(*HALTED_S))
+            if not rows:
+                continue
+            ref, now = QuestionRef.parse(rows[int(stream.integers(len(rows)))]["ref"]), self.machine.now()
+            if waits:
+                self._ask(HaltSubmissions(by=ADA, asked_at=now, reason="ada takes it back", venue=ref.venue))
+            self._ask(WithdrawForecast(by=ADA, asked_at=now, ref=ref, reason="ada was wrong"))
+            self.answers[WITHDRAWN] += 1
+            if waits:
+                await self.clock.sleep(pause_s)
+                self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=ref.venue))
+
+    async def halt_twice(self, venues: Sequence[str], stream: np.random.Generator) -> None:
+        """Halt a venue until nothing rests there, and again once an order rests, now and then, for ever."""
+        while venues:
+            await self.clock.sleep(float(stream.exponential(HALTS_TWICE_EVERY_S)))
+            venue, reason = venues[int(stream.integers(len(venues)))], "ada looks there twice"
+            for patience_s in (0.0, PATIENCE_S):
+                until_s = self.clock.monotonic() + patience_s
+                while self.clock.monotonic() < until_s and not self._rests(venue):
+                    await self.clock.sleep(LOOK_S)
+                self._ask(HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason=reason, venue=venue))
+                self.answers[HALTED_TWICE] += self._rests(venue)
+                await self.clock.sleep(FIRST_HALT_S)
+                self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now(), venue=venue))
+                await self.clock.sleep(LOOK_S)
+
+    def _rests(self, venue: str) -> bool:
+        """Say whether an order of Foxcast rests at a venue."""
+        return any(order["venue"] == venue and not order["is_over"] for order in self.record.orders.values())
+
+    async def look_at_positions(self) -> None:
+        """Look at what accounts hold, for ever."""
+        while True:
+            await self.clock.sleep(POSITIONS_EVERY_S)
+            if (ledger := self.lives.folder / LEDGER_FILE).exists():
+                self.lives.loop.wait_for_threads()
+                self.record.positions += read_positions(ledger)
+
     async def answer_approvals(self, stream: np.random.Generator) -> None:
         """Answer what waits for approval, for ever."""
         while True:
@@ -209,10 +289,11 @@ class SimulatedOperators:
             do, self._waiting = self._waiting, None
             do()
 
-    def saw_foreign_write(self, venue: str) -> None:
-        """Note that somebody else wrote to the account of a venue; nobody tells Foxcast."""
+    def saw_foreign_write(self, venue: str, *, late_s: float) -> None:
+        """Note that somebody else wrote to the account of a venue, whose list shows it so much later."""
         self.did[FOREIGN_WRITE] += 1
-        self.record.saw_act(FOREIGN_WRITE, venue=venue, old_answers=self.record.old_answers(venue))
+        old = self.record.old_answers(venue)
+        self.record.saw_act(FOREIGN_WRITE, venue=venue, old_answers=old, listed_after_s=late_s)
 
     def saw_kill(self) -> None:
         """Halt or disarm at times before the next life, which finds what was about to leave."""
@@ -343,6 +424,6 @@ class SimulatedOperators:
     def _ask(self, request: OperatorRequest, shown: Mapping[str, object] | None = None) -> None:
         folder = self.lives.folder
         folder.mkdir(parents=True, exist_ok=True)
-        send_request(folder, request, at=self.machine.now())
-        self.record.saw_request_of_person(request, shown)
+        path = send_request(folder, request, at=self.machine.now())
+        self.record.saw_request_of_person(request, shown, name=path.stem)
         self.lives.loop.call_later(float(self.stream.uniform(0.0, HEARD_WITHIN_S)), self.lives.asked.set)

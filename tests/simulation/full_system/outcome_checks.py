@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from bot.simulator.venues import metaculus_state, polymarket_state
     from bot.simulator.venues.manifold_state import FakeManifoldMarket
+    from bot.simulator.venues.metaculus_state import FakeMetaculusComment
     from tests.simulation.full_system.fake_venues import SimulationVenues
 
 RECORDED = "select ref, target, kind, value, body, seen_at, resolved_at from resolution order by id"
@@ -36,6 +37,8 @@ ONE_SECOND, PRICE_SLACK = timedelta(seconds=1.0), 1e-3
 SET_BACK = timedelta(hours=1, minutes=2)
 # A job that looks for outcomes this often has failed or was killed once at most before it read one.
 READ_WITHIN = timedelta(seconds=2.0 * PACES["resolve"])
+# A question gets one comment in a day, whose hours people may set back.
+COMMENTED_AGAIN = timedelta(hours=21)
 CALLED = {"yes": 1.0, "no": 0.0, "YES": 1.0, "NO": 0.0}
 CALLED_OFF = frozenset({"annulled", "ambiguous", "CANCEL"})
 
@@ -123,16 +126,38 @@ class OutcomeChecks:
 
     def judge_scores(self, scored: Collection[Row]) -> Iterator[str]:
         """Say which rows of ``SCORED`` are not what the venue tells of the forecasts of one of its accounts."""
+        late = self.now - READ_WITHIN * self.slower - SET_BACK
         for row in scored:
             state = None if self.bridges.metaculus is None else self.bridges.metaculus.state
             number = row["ref"].rsplit(":", 1)[-1]
-            if state is None or f"metaculus:{number}" in self.undone:
+            if state is None:
+                continue
+            # After an outcome that was corrected, those of the last one are read again.
+            undone_at = self.undone.get(f"metaculus:{number}")
+            since = state.questions[int(number)].resolution_set
+            if undone_at is not None and (since is None or max(undone_at, since) > late):
                 continue
             question, key = state.questions[int(number)], f"{row['rule'].replace(' ', '_')}_score"
             name = "coverage" if row["rule"] == "coverage" else key
             reported = [account_scores(question, user, state.users).get(name) for user in state.users]
             if not any(value is not None and abs(value - row["value"]) < SAME for value in reported):
                 yield f"score: {row['rule']} of {row['ref']} is {row['value']} on record, and {reported} at the venue"
+
+    def judge_comments(self) -> Iterator[str]:
+        """Say which comment of Foxcast is there twice, or follows another one on its post within a day."""
+        state, account = self.bridges.metaculus, self.bridges.environment.metaculus_account
+        before: dict[int, FakeMetaculusComment] = {}
+        said: set[tuple[int, str]] = set()
+        for one in () if state is None or account is None else state.state.comments_of(account.id, None, private=True):
+            # The newest comes first.
+            later = before.get(one.post)
+            if later is not None and later.created - one.created < COMMENTED_AGAIN:
+                what = f"{one.created} and {later.created}, {one.text[:40]!r} and {later.text[:40]!r}"
+                yield f"comments: post {one.post} of metaculus has comments of {what}"
+            elif (one.post, one.text) in said:
+                yield f"comments: post {one.post} of metaculus has the comment {one.text[:60]!r} twice"
+            before[one.post] = one
+            said.add((one.post, one.text))
 
     def judge_questions(self, recorded: Collection[Row], since: datetime) -> Iterator[str]:
         """Say which question that is open at a venue is not on record as it has been there since a moment."""

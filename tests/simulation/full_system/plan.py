@@ -82,6 +82,8 @@ EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0",
 QUIET_NIGHTS, WITHDRAWING, FAILING = 1 / 4, 1 / 4, 1 / 6
 # And in how many some markets have an outcome hours before they would close, which is not known at once.
 EARLY = 2 / 3
+# And in how many creators close some markets later than they had said.
+MOVING = 1 / 3
 # And in how many of those with Metaculus it is too busy at times to take a forecast, and says so.
 BUSY = 1 / 2
 NIGHTS: Sequence[tuple[str, str]] = (("22:00-07:00", "UTC"), ("20:30-09:15", "Europe/Berlin"), ("01:00-14:00", "UTC"))
@@ -109,6 +111,8 @@ LIFETIMES_S = (60.0, 3_600.0)
 # In some seeds nobody acts and little goes wrong: positions stand, and are sold once a belief has turned against them.
 QUIET, QUIET_ROUGHNESS = 1 / 4, 0.2
 QUIET_TURNS_H, QUIET_STALE_H, QUIET_BOLDNESS, QUIET_CAUTION = (4.0, 9.0), (1.5, 4.0), 1.6, 3.0
+# In some of those an account may lose so much in all, and any amount in a day: losses of several days stop it.
+LOSING, LOST_IN_ALL, ANY_LOSS = 1 / 3, (6.0, 20.0), 1_000.0
 # The signer signs away what the caps of orders leave, and a share of its cost at which a position is sold in some.
 SIGNED_QUIETLY = 500.0
 EXITS, EXIT_SHARE = 2 / 3, (0.03, 0.2)
@@ -215,12 +219,14 @@ class SimulationTraits:
     bounds an order.
 
     ``is_quiet``: people only permit, and beliefs turn every ``turns_every_h`` and are renewed after ``stale_after_h``.
-    Positions are sold once they have lost, or gained, the share of their cost in ``exits``. ``is_shallow``: markets
+    Positions are sold once they have lost, or gained, the share of their cost in ``exits``; an account stops once it
+    has lost ``drawdown`` since its best value. ``is_shallow``: markets
     take little, so that an order moves the price, and only a part of a position is worth a sale. Lists have so many
     ``answers``. Matches at Polymarket are confirmed after ``confirmed_s``, 0: within seconds.
     ``answers``. At ``night``, hours in a time zone, only what is critical is told. ``withdraws``: what is stale is
     taken back. ``has_outages``: at times a venue cannot be reached. ``ends_early``: some markets resolve before their
-    close. ``is_busy``: Metaculus refuses some forecasts for now. ``sends_often``: each few minutes. ``tight`` is
+    close. ``moves_closes``: some close later than was said. ``is_busy``: Metaculus refuses some forecasts for now.
+    ``sends_often``: each few minutes. ``tight`` is
     the one bound that is tight where others are wide, with its amount.
     """
 
@@ -250,6 +256,7 @@ class SimulationTraits:
     turns_every_h: float = 0.0
     stale_after_h: float = 0.0
     exits: Mapping[str, float] = field(default_factory=dict)
+    drawdown: float = ANY_LOSS
     is_shallow: bool = False
     answers: int = LONG_LIST
     confirmed_s: float = 0.0
@@ -258,6 +265,7 @@ class SimulationTraits:
     has_outages: bool = False
     ends_early: bool = False
     is_busy: bool = False
+    moves_closes: bool = False
     sends_often: bool = False
     tight: tuple[str, float] | None = None
 
@@ -327,6 +335,9 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     if not plan.drawn or plan.modes:
         return traits
     traits = _draw_quiet(traits, SeededRandom(plan.seed).stream("quiet"))
+    losses = SeededRandom(plan.seed).stream("losses in all")
+    is_losing, drawdown = losses.random() < LOSING, round(float(losses.uniform(*LOST_IN_ALL)), 2)
+    traits = replace(traits, drawdown=drawdown) if traits.is_quiet and is_losing else traits
     return _draw_tight(traits, SeededRandom(plan.seed).stream("tight bound"))
 
 
@@ -397,6 +408,7 @@ def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[st
         "has_outages": plan.faulty and bool(failing.random() < FAILING),
         "is_busy": plan.faulty and bool(SeededRandom(plan.seed).stream("busy").random() < BUSY),
         "ends_early": plan.faulty and bool(SeededRandom(plan.seed).stream("early outcomes").random() < EARLY),
+        "moves_closes": plan.faulty and bool(SeededRandom(plan.seed).stream("moved closes").random() < MOVING),
         "sends_often": bool(SeededRandom(plan.seed).stream("passes").random() < often),
         "is_shallow": bool(SeededRandom(plan.seed).stream("depth").random() < SHALLOW),
         "answers": LONG_LIST if SeededRandom(plan.seed).stream("lists").random() < LONG_LISTS else SHORT_LIST,
@@ -504,7 +516,7 @@ def _venue_table(
         found["paper"] = {"cash": traits.balance}
     if name in TRADING and traits.is_quiet:
         # Nobody resumes a venue that lost too much, and what was closed by policy is bought again in time.
-        found["caps"] = dict.fromkeys(("daily_loss", "drawdown"), 1_000.0) | {"orders_per_hour": 100}
+        found["caps"] = {"daily_loss": ANY_LOSS, "drawdown": traits.drawdown, "orders_per_hour": 100}
         found["trading"] = {**traits.exits, "cooldown_h": 6.0}
     if name in TRADING and traits.tight is not None:
         section, _, bound = traits.tight[0].partition(".")

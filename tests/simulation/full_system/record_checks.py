@@ -96,6 +96,10 @@ READINGS = """
 select venue, paper, at, equity - transfers - unconfirmed as worth from account_reading a
 where id < (select max(id) from account_reading b where b.venue = a.venue and b.paper = a.paper)
 """
+_VERSIONS = """
+select q.ref, q.title, q.opens_at, q.closes_at, q.as_of, q.source, q.batch, v.body, v.seen_at
+from question q join question_version v on v.version = q.version where q.title <> ''
+"""
 _STATEMENTS = "select account, ref, action, begun_at, ended_at from statement where action <> 'comment' order by seq"
 _FILLS = "select intent, shares, price, fee, cash from fill"
 _TRIALS = """
@@ -160,6 +164,7 @@ class RecordChecks:
         yield from self._submitted()
         yield from self._cutoffs()
         yield from self._endings()
+        yield from self._current_versions()
         yield from self._far_from_the_market()
 
     def _comments(self) -> Iterator[str]:
@@ -255,6 +260,15 @@ class RecordChecks:
             if moved:
                 what = f"{row['id']} on {row['ref']} says {row['probability']}, and its trials {row['raw_probability']}"
                 yield f"forecast: {what}; it may be corrected by {most}"
+
+    def _current_versions(self) -> Iterator[str]:
+        """The row of a question says what its newest version says, also after that was changed."""
+        for row in read_rows(self.ledger, _VERSIONS):
+            body = json.loads(row["body"])
+            for name in ("title", "opens_at", "closes_at", "as_of", "source", "batch"):
+                if (row[name] or "") != (body.get(name) or ""):
+                    what = f"{name} of {row['ref']} is {row[name]!r} on record"
+                    yield f"questions: {what}, and {body.get(name)!r} in its version of {row['seen_at']}"
 
     def _peaks(self) -> Iterator[str]:
         """The highest value of an account stays on record, from which its loss limits count."""

@@ -204,7 +204,8 @@ class WorldReferee(WorldFacts):
         since = max(resumed, default=0.0)
         for act in self.acts_at(order["venue"], "foreign write"):
             is_unseen = act["old_answers"] != order["old_answers"]
-            if since < act["at_s"] < order["at_s"] - PASS_S and not is_unseen:
+            listed_s = act["at_s"] + act.get("listed_after_s", 0.0)
+            if since < act["at_s"] and listed_s < order["at_s"] - PASS_S and not is_unseen:
                 yield f"somebody else wrote to the account at {act['at_s']:.0f} s"
                 return
 

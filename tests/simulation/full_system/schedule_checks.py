@@ -6,6 +6,7 @@ By docs/settings.md: the policy, the limits of trials, and how many questions ar
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ LONGEST_MOVE, ONE_MOMENT = timedelta(hours=1), timedelta(seconds=2)
 # left before the close.
 FAILED_AGAIN = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 # Of the settings that nobody set.
-MIN_GAP_H, STALE_AFTER_H, CONCURRENCY, STEPS, NEAR_CLOSE_H = 1.0, 72.0, 16, 10, (24.0, 2.0)
+MIN_GAP_H, STALE_AFTER_H, STEPS, NEAR_CLOSE_H = 1.0, 72.0, 10, (24.0, 2.0)
 # Why a question is forecast at once: a person asked, or it is open again.
 ASKED = ("asked for", "its outcome was withdrawn")
 _FORECAST_RUNS = """
@@ -49,7 +50,8 @@ where f.state = 'done' and max(f.made_at, r.seen_at) < :late and p.scored_agains
 """
 _WITHDRAWN = """
 select i.id, i.ref, i.planned_at, f.made_at from intent i join forecast f on f.id = i.forecast
-where i.action = 'withdraw'
+where i.action = 'withdraw' and not exists (
+  select 1 from audit a where a.kind = 'withdraw' and json_extract(a.body, '$.intent') = i.id)
 """
 
 
@@ -238,8 +240,9 @@ class ScheduleChecks:
             if call["step"] > steps:
                 yield f"schedule: {call['question']} took step {call['step']} at {call['from_s']:.0f} s, {steps} may be"
                 return
-        # What a person waits for is begun although all places are taken.
-        places = 2 * max(config.get("daemon", {}).get("concurrency", CONCURRENCY) for config in self.configs)
+        # What a person waits for is begun although all places are taken; where nobody set how many there are, as many
+        # as keep the models busy.
+        places = 2.0 * max(config.get("daemon", {}).get("concurrency", math.inf) for config in self.configs)
         calls = [call for call in self.calls if call["from_s"] < call["to_s"]]
         edges = [edge for call in calls for edge in ((call["from_s"], 1, call), (call["to_s"], 0, call))]
         under_way: list[Mapping[str, Any]] = []
@@ -250,7 +253,7 @@ class ScheduleChecks:
                 under_way.remove(call)
             busy = {(one["question"], one["forecaster"]) for one in under_way}
             if len(busy) > places:
-                yield f"schedule: {len(busy)} questions were forecast at {at_s:.0f} s, {places} may be"
+                yield f"schedule: {len(busy)} questions were forecast at {at_s:.0f} s, {places:g} may be"
                 return
 
     def _batches(self) -> Iterator[str]:

@@ -106,6 +106,7 @@ _NOT_MEANT = (
     "superseded",
     "its order was sent",
 )
+WITH_LESS = "may be spent, less than the minimum"
 # "caps.per_day = 40 leaves 0.30, 39.70 is at stake", and the same of a share of the account or an arm record.
 _BOUND = re.compile(
     r"(caps|bankroll|the arm record's)[. ]([\w-]+)(?: = | )([\d.e+-]+).*?leaves ([\d.]+), ([\d.]+) is at"
@@ -279,7 +280,12 @@ class ShortfallChecks:
             one["state"] == "superseded" or (one["event"] and one["event"] == row["event"] and one["id"] != row["id"])
             for one in near
         )
-        held = [one for one in self._holds if one["venue"] == row["venue"] and not one["why"].startswith(_NOT_MEANT)]
+        # One that was sized with the others may get less than the venue takes.
+        held = [
+            one
+            for one in self._holds
+            if one["venue"] == row["venue"] and (WITH_LESS in one["why"] or not one["why"].startswith(_NOT_MEANT))
+        ]
         is_unclear |= any(is_in(one["at"]) or _was_decided(one, first, last) for one in held)
         is_unclear |= any(is_in(one["asked_at"]) for one in self._asked if one["venue"] == row["venue"])
         return None if is_unclear else near

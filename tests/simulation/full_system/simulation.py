@@ -21,13 +21,14 @@ from bot.core.clock import SeededRandom
 from bot.daemon.runner import JobOutcome
 from bot.execution.paper.paper_book import paper_book_path
 from bot.jobs.foreign_writes import FOREIGN_WRITES
-from bot.simulator.environment import BUCKET_FOLDER, ROUNDS_FOLDER, to_toml
+from bot.simulator.environment import BUCKET_FOLDER, ROUNDS_FOLDER, TRADING, to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
 from tests.ledger_checks import nothing_is_written, read_rows
 from tests.simulation.full_system.alert_checks import AlertChecks
 from tests.simulation.full_system.attribution_checks import AttributionChecks
+from tests.simulation.full_system.continuity_checks import ContinuityChecks
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
 from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
@@ -334,6 +335,7 @@ def _start_events(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         weather.run_outages(chance.stream("outages at venues")),
         weather.run_busy_times(chance.stream("busy times")),
         weather.run_early_outcomes(chance.stream("outcomes before the close")),
+        weather.run_moved_closes(chance.stream("moved closes")),
         run_partial_fills(parts.bridges.manifold, parts.traits, clock=parts.clock, stream=chance.stream("partial")),
     ]
     if parts.traits.has_world:
@@ -363,6 +365,10 @@ def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
         acts.append(parts.people.lock_questions(SeededRandom(parts.plan.seed).stream("locks")))
     if parts.traits.drawn:
         acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
+    if {*parts.traits.modes} & {*TRADING}:
+        acts.append(parts.people.look_at_positions())
+    if parts.plan.people and parts.traits.drawn and is_busy:
+        acts += parts.people.further_acts(parts.traits, SeededRandom(parts.plan.seed))
     stranger = ForeignWriter(
         bridges=parts.bridges,
         people=parts.people,
@@ -490,6 +496,15 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
         outcomes=_known_outcomes(parts, schedule.ledger),
         lives=schedule.lives,
     )
+    continuity = ContinuityChecks(
+        **known,
+        passes=passes,
+        **world,
+        lives=schedule.lives,
+        readings=parts.record.readings,
+        positions=parts.record.positions,
+        standing=facts["standing"],
+    )
     renewals = RenewalChecks(**known, passes=passes, **world, prices=facts["prices"], unnoted=facts["unnoted"])
     sizing = SizingChecks(**known, books=facts["books"], contracts=facts["contracts"])
     shortfalls = ShortfallChecks(sizing=sizing, acts=facts["acts"], passes=passes)
@@ -502,7 +517,7 @@ def _omission_violations(parts: _SimulationParts, facts: Mapping[str, Any], sche
     )
     lives = [*zip(parts.lives.began, parts.lives.ends, strict=True)]
     alerts = AlertChecks(**known, passes=passes, messages=MESSAGES, runs=parts.lives.passes, lives=lives)
-    found = [*omissions.violations(), *renewals.violations(), *shortfalls.violations()]
+    found = [*omissions.violations(), *continuity.violations(), *renewals.violations(), *shortfalls.violations()]
     people = AttributionChecks(ledger=schedule.ledger, acts=facts["acts"], clock_moves=schedule.clock_moves)
     return [*found, *records.violations(), *alerts.violations(), *people.violations()]
 

@@ -322,3 +322,25 @@ def test_an_order_rests_for_as_long_as_is_set(name: str, lasts_s: float, count: 
     sent = {"venue": name, "kind": "write", "path": "/order", "body": body, "number": 1, **moment()}
     found = judge(config=settings, writes=[sent])
     assert ["it would rest for" in one for one in found] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "wrong"), [((0.4, 0.7), "acked", 0), ((0.4,), "acked", 1), ((0.4,), "superseded", 0)]
+)
+def test_what_was_acknowledged_of_a_round_stays_in_its_file(said: tuple[float, ...], state: str, wrong: int) -> None:
+    rows = [
+        {
+            "id": f"i{number}",
+            "ref": f"forecastbench:2026-03-01/fred/dgs{number}",
+            "batch": "2026-03-01",
+            "state": state,
+            "predictions": json.dumps({"2026-03-08": {"probability": value}}),
+        }
+        for number, value in enumerate((0.4, 0.7))
+    ]
+    lines = [
+        {"source": "fred", "id": f"dgs{number}", "forecast": value, "resolution_date": "2026-03-08"}
+        for number, value in enumerate(said)
+    ]
+    found = judge({"filed": rows}, files={"2026-03-01.org.1.json": {"forecasts": lines}})
+    assert len(found) == wrong

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from bot.simulator.venues.metaculus_state import FakeMetaculusComment, FakeMetaculusQuestion, FakeMetaculusState
 from bot.simulator.venues.polymarket_state import FakePolymarketMarket, FakePolymarketState
 from tests.simulation.full_system.fake_venues import SimulationVenues
 from tests.simulation.full_system.outcome_checks import OutcomeChecks
@@ -105,3 +107,54 @@ def test_a_question_is_on_record_as_its_venue_asks_it(changed: dict[str, Any] | 
     rows = [] if changed is None else [{**row, "body": '{"shape": {}}', "price": 0.5, **changed}]
     found = [*checks.judge_questions(rows, NOON - timedelta(hours=3))]
     assert [words in one for one in found] == [True] * bool(words)
+
+
+def contest() -> Any:
+    """Return venues that are Metaculus alone, with the account of Foxcast."""
+    return SimpleNamespace(
+        manifold=None,
+        polymarket=None,
+        metaculus=SimpleNamespace(state=FakeMetaculusState()),
+        environment=SimpleNamespace(metaculus_account=SimpleNamespace(id=7)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("later_h", "text", "post", "author", "count"),
+    [
+        (25.0, "second", 1, 7, 0),
+        (3.0, "second", 1, 7, 1),
+        (25.0, "first", 1, 7, 1),
+        (3.0, "first", 2, 7, 0),
+        (3.0, "first", 1, 8, 0),
+    ],
+)
+def test_a_post_has_one_comment_in_a_day_and_none_twice(
+    later_h: float, text: str, post: int, author: int, count: int
+) -> None:
+    venues = contest()
+    said = [(7, 1, "first", 0.0), (author, post, text, later_h)]
+    for number, (who, where, what, hours) in enumerate(said, 1):
+        created = NOON + timedelta(hours=hours)
+        comment = FakeMetaculusComment(id=number, author=who, post=where, text=what, created=created, is_private=True)
+        venues.metaculus.state.comments[number] = comment
+    checks = OutcomeChecks(bridges=venues, undone={}, now=NOON, slower=1.0)
+    assert len([*checks.judge_comments()]) == count
+
+
+# A question without an outcome, which was taken back: no account has scores of it any more, once that was read.
+@pytest.mark.parametrize(
+    ("undone_h", "set_h", "count"), [(None, 1.0, 1), (20.0, 18.0, 1), (20.0, None, 0), (20.0, 2.0, 0)]
+)
+def test_scores_of_a_venue_follow_its_last_outcome(undone_h: float | None, set_h: float | None, count: int) -> None:
+    venues = contest()
+    resolved = None if set_h is None else NOON - timedelta(hours=set_h)
+    times: Any = dict.fromkeys(
+        ("created", "open", "scheduled_close", "scheduled_resolve"), NOON - timedelta(hours=30.0)
+    )
+    venues.metaculus.state.questions[2] = FakeMetaculusQuestion(
+        id=2, post=1, title="lit?", type="binary", resolution="annulled", resolution_set=resolved, **times
+    )
+    undone = {} if undone_h is None else {"metaculus:2": NOON - timedelta(hours=undone_h)}
+    checks = OutcomeChecks(bridges=venues, undone=undone, now=NOON, slower=1.0)
+    assert len([*checks.judge_scores([{"ref": "metaculus:1:2", "rule": "baseline", "value": 3.0}])]) == count

@@ -19,9 +19,9 @@ create table score (forecast, target, rule, resolution, value);
 create table resolution (id, ref, target, kind, value, body, resolved_at, seen_at);
 create table forecast (id, ref, version, forecaster, state, price, revision, cutoff, started_at, made_at, fitted,
   detail);
-create table question_version (version, ref, body);
+create table question_version (version, ref, body, seen_at);
 create table prediction (forecast, target, ref, probability, body, raw_probability, raw_body, scored_against);
-create table question (ref, version, closes_at, as_of);
+create table question (ref, version, title, opens_at, closes_at, as_of, source, batch);
 create table account_reading (id, venue, paper, at, equity, transfers, unconfirmed);
 create table score_total (forecaster, rule, n, value);
 create view score_round as select * from score_total;
@@ -481,3 +481,17 @@ def test_a_round_is_forecast_with_what_was_known_before_its_day(tmp_path: Path, 
         ("question_version", {"version": "v", "ref": ref}),
     ]
     assert ["knows what there was by" in one for one in judge(tmp_path, rows)] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("changed", "count"), [({}, 0), ({"closes_at": "2026-03-03T12:00:00Z"}, 1), ({"title": "Is it lit?"}, 1)]
+)
+def test_the_row_of_a_question_is_that_of_its_newest_version(tmp_path: Path, changed: Values, count: int) -> None:
+    body = {"title": "Will it be lit?", "closes_at": "2026-03-02T12:00:00Z"}
+    rows: Rows = [
+        ("question", {"ref": "manifold:lamp", "version": "v", **body, **changed}),
+        ("question_version", {"version": "v", "ref": "manifold:lamp", "body": json.dumps(body)}),
+    ]
+    found = judge(tmp_path, rows)
+    assert len(found) == count
+    assert all(one.startswith("questions: ") for one in found)

@@ -22,6 +22,7 @@ create table question (ref, venue, batch, version, first_seen_at, closes_at, as_
 create table question_version (version, ref, body);
 create table schedule (ref, forecaster, due_at, why, owner, not_before, forecast_only, window, closes_at);
 create table event (kind, text);
+create table audit (kind, body);
 create table approval (id, venue, state, asked_at, answered_at, expires_at);
 create table trial (forecast, ended_at, body);
 create table model_call (scope, at, cost_usd, worst_usd, state, latency_s, lost_at);

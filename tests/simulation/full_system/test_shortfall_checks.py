@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.full_system.hand_written_ledger import write_ledger
 from tests.simulation.full_system.omission_checks import JobPass
-from tests.simulation.full_system.shortfall_checks import ShortfallChecks
+from tests.simulation.full_system.shortfall_checks import WITH_LESS, ShortfallChecks
 from tests.simulation.full_system.sizing_checks import SizingChecks
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -92,6 +92,13 @@ FORECAST: list[tuple[str, Values]] = [
         # Others that may have been meant in the same pass, and an order of the same question.
         (4.0, [*FORECAST, ("decision", {**HELD[1], "why": "halted by STOP"})], {}, 0),
         (4.0, [*FORECAST, ("decision", {**HELD[1], "why": "no order: it is cheap"})], {}, 1),
+        # One that was sized with it, and got less than the venue takes.
+        (
+            4.0,
+            [*FORECAST, ("decision", {**HELD[1], "why": f"no order: 9 are wanted: only 1 {WITH_LESS} order"})],
+            {},
+            0,
+        ),
         (4.0, [("approval", {"asked_at": at(0.0), "venue": "manifold"})], {}, 0),
         (4.0, [bought(4.0, 2, 0.5, "manifold:ship", state="superseded")], {}, 0),
     ],

@@ -67,6 +67,8 @@ BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
 BUSY_EVERY_S = 4.0 * HOUR_S
 # How often a market has an outcome so long before its close.
 EARLY_EVERY_S, EARLY_BY = 6.0 * HOUR_S, timedelta(hours=3)
+# How often a close is moved, of a market that is open for so long at least, and by how much.
+MOVED_EVERY_S, MOVED_BEFORE, MOVED_BY_S = 6.0 * HOUR_S, timedelta(hours=1), (2.0 * HOUR_S, 12.0 * HOUR_S)
 # How long there is no outage, and how long one lasts.
 OUTAGE_EVERY_S, OUTAGE_S = 10.0 * HOUR_S, (0.4 * HOUR_S, 2.5 * HOUR_S)
 # Between those, one answer to a write is ambiguous so often: it took effect, and the answer does not say so.
@@ -201,6 +203,16 @@ class VenueEvents:
             if self.bridges.manifold is not None and markets:
                 market = markets[int(stream.integers(len(markets)))]
                 self.bridges.manifold.world.resolve(market, ENDS[int(stream.integers(2))])
+
+    async def run_moved_closes(self, stream: np.random.Generator) -> None:
+        """Let the creator of a market that is open for a while close it hours later, now and then, for ever."""
+        while self.traits.moves_closes:
+            await self.clock.sleep(float(stream.exponential(MOVED_EVERY_S)))
+            soon = round((self.clock.now() + MOVED_BEFORE).timestamp() * 1000)
+            markets = [one for one in self._open() if (one.closes or 0) > soon]
+            if self.bridges.manifold is not None and markets:
+                market, later_s = markets[int(stream.integers(len(markets)))], float(stream.uniform(*MOVED_BY_S))
+                self.bridges.manifold.world.edit(market, closes=(market.closes or 0) + round(1_000.0 * later_s))
 
     async def run_ambiguous_replies(self) -> None:
         """Let the answer to one write of each venue not say that it took effect, for ever."""

@@ -19,12 +19,16 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from bot.core.operator_requests import LockQuestion, UnlockQuestion
+from bot.core.operator_requests import LockQuestion, UnlockQuestion, WithdrawForecast
 from bot.simulator.faults import RequestFault
 from bot.simulator.venues.polymarket_order_books import best_bid_and_ask, book_levels, mid_price
+from bot.store.serialization import parse_timestamp
+from tests.ledger_checks import read_rows
 from tests.simulation.full_system import polymarket_orders
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bot.core.operator_requests import OperatorRequest
     from bot.simulator.request_log import LoggedRequest, RequestEffect
     from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
@@ -61,6 +65,7 @@ MARKET = "/v0/market/"
 # So often it is looked which questions are closed.
 LOOK_S = 60.0
 # The requests that name a question: a bet, and a forecast.
+_POSITIONS = "select venue, paper, max(at, until) as at, body from account_reading where body <> '' order by id"
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
 _KINDS: Mapping[str, str] = {
     "/v0/comment": "comment",
@@ -85,6 +90,7 @@ class WorldRecord:
     books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
     unread: list[Fact] = field(default_factory=list)
     marks: list[Fact] = field(default_factory=list)
+    positions: list[Fact] = field(default_factory=list)
     readings: list[Row] = field(default_factory=list)
     closed: dict[str, list[list[datetime | None]]] = field(default_factory=dict)
     # The prices of questions since when, and when an answer of a venue may not have been what was true.
@@ -109,13 +115,15 @@ class WorldRecord:
         """Note what a person did, under the configuration of that moment."""
         self.acts.append({**details, "kind": kind, **self._moment(), "config": self._config()})
 
-    def saw_request_of_person(self, request: OperatorRequest, shown: Mapping[str, object] | None = None) -> None:
-        """Note a request of a person, and what that person was shown."""
+    def saw_request_of_person(
+        self, request: OperatorRequest, shown: Mapping[str, object] | None = None, *, name: str = ""
+    ) -> None:
+        """Note a request of a person, what that person was shown, and the name by which its answer is found."""
         details = asdict(request)
-        if isinstance(request, LockQuestion | UnlockQuestion):
+        if isinstance(request, LockQuestion | UnlockQuestion | WithdrawForecast):
             # As text: a reference is a record of its own.
             details["ref"] = str(request.ref)
-        self.saw_act(**details, shown=dict(shown or {}))
+        self.saw_act(**details, shown=dict(shown or {}), request=name)
 
     def saw_request(self, venue: str, heard: LoggedRequest, *, is_write: bool) -> None:
         """Note a write, or account and books where they are read; and a new life, with its first request."""
@@ -184,9 +192,22 @@ class WorldRecord:
             "trades": self._trades(),
             "foreign_orders": self.bridges.foreign_orders,
             "self_trades": [*self._self_trades()],
+            "standing": dict(self._standing()),
             "last": [self._moment() | self._account(venue) for venue in ACCOUNT_READS if venue in self.bridges.all],
             **self._moment(),
         }
+
+    def _standing(self) -> Iterator[tuple[str, list[float]]]:
+        """Yield the open questions of Metaculus, and since when, by true time, each forecast of them stands."""
+        contest, account = self.bridges.metaculus, self.bridges.environment.metaculus_account
+        if contest is None or account is None:
+            return
+        now = contest.now()
+        for asked in contest.state.questions.values():
+            if asked.close > now and asked.resolution is None:
+                mine = [one for one in asked.forecasts_of(account.id) if one.is_standing(now.timestamp())]
+                since = [self.at_s() - now.timestamp() + one.start for one in mine]
+                yield f"metaculus:{asked.post}:{asked.id}", since
 
     def _config(self) -> Fact:
         assert self.lives is not None
@@ -628,6 +649,14 @@ def _ending(
     if at is not None or was_undone:
         ending: Fact = {"yes": _ENDS.get(resolution, share), "since": None if at is None else _moment_of(at)}
         yield ("manifold", contract), ending | {"was_undone": was_undone or not is_known, "is_final": is_known}
+
+
+def read_positions(ledger: Path) -> Iterator[Fact]:
+    """Yield the undecided shares of the newest reading of each account."""
+    for row in read_rows(ledger, _POSITIONS):
+        for position in json.loads(row["body"]).get("positions", ()):
+            if not position.get("decided"):
+                yield {"venue": row["venue"], "paper": row["paper"], "clock": parse_timestamp(row["at"]), **position}
 
 
 @lru_cache(maxsize=2)

@@ -101,6 +101,18 @@ async def test_what_stands_is_withdrawn_with_the_next_pass_and_a_later_forecast_
     assert await paper.stands() == 0.3
 
 
+async def test_a_withdrawal_that_waits_leaves_before_a_newer_forecast(paper: WithdrawalFixture) -> None:
+    await paper.passes()
+    await paper.ask()
+    await paper.jobs_fixture.clock.advance(4 * DAY.total_seconds())
+    # The newer forecast may be held for good, and then what was asked for must be done all the same.
+    await paper.passes(0.6)
+    assert await paper.stands() is None
+    await paper.jobs_fixture.clock.advance(60.0)
+    await paper.jobs_fixture.submit()
+    assert await paper.stands() == 0.6
+
+
 async def test_asking_twice_for_what_is_gone_says_so(paper: WithdrawalFixture) -> None:
     with pytest.raises(RequestRejectedError, match="no forecast of it is published at lantern"):
         await paper.ask()
