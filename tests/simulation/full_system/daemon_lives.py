@@ -24,6 +24,7 @@ from bot.jobs.job import DaemonJob
 from bot.jobs.reconciliation import reconcile_submissions
 from bot.plugin_system.registry import Registry, load_registry
 from bot.simulator.network import CURRENT_PROCESS, NetworkEventLoop
+from bot.store.connections import WriterThread
 from bot.store.database import open_writer
 from bot.store.folder_identity import check_identity, export_identity, locate_folder, write_identity
 from bot.store.heartbeat import read_heartbeat
@@ -269,7 +270,10 @@ class DaemonLives:
     def _record_health(self, event: HealthEvent) -> None:
         if isinstance(event, JobRun):
             self._under_way.pop(event.job, None)
-            self.passes.append(event)
+            # What ends once the ledger has failed is not on record, and is not done.
+            writer = None if self.app is None else self.app.ledger.events.writer
+            failed = isinstance(writer, WriterThread) and writer.halted is not None
+            self.passes.append(replace(event, outcome=JobOutcome.FAILED) if failed else event)
         if isinstance(event, HeartbeatRecord):
             gap_s, self._beat_s = self.loop.time() - self._beat_s, self.loop.time()
             # What was set just before the last heartbeat may have been seen only after it.

@@ -218,11 +218,13 @@ class OmissionChecks:
         return sum(not open_venue or self._is_able(open_venue, one) for one in ended)
 
     def _is_able(self, venue: str, one: JobPass) -> bool:
+        return not self._is_spoilt(venue, one) and not self._is_halted(venue, one.started_at, one.ended_at)
+
+    def _is_spoilt(self, venue: str, one: JobPass) -> bool:
         first, last = one.started_at - ONE_MOMENT, one.ended_at + ONE_MOMENT
         moments = self._spoilt[venue]
         place = bisect_left(moments, first)
-        is_spoilt = place < len(moments) and moments[place] <= last
-        return not is_spoilt and not self._is_halted(venue, one.started_at, one.ended_at)
+        return place < len(moments) and moments[place] <= last
 
     @cached_property
     def _spoilt(self) -> dict[str, list[datetime]]:
@@ -246,10 +248,13 @@ class OmissionChecks:
         first = bisect_right([one.started_at for one in found], since + ONE_MOMENT)
         return [one for one in found[first:] if one.ended_at < until - ONE_MOMENT]
 
-    def _forecast_passes(self, since: datetime, until: datetime) -> int:
-        """Return how many passes had the time to forecast what was due: a long one leaves the rest to the next."""
+    def _forecast_passes(self, venue: str, since: datetime, until: datetime) -> int:
+        """Return how many passes could forecast what was due.
+
+        A long one leaves the rest to the next, and a venue that answers badly may not say what it asks.
+        """
         passes = self._list_passes("forecast", since, until)
-        return sum(one.ended_at - one.started_at < LONG_PASS for one in passes)
+        return sum(one.ended_at - one.started_at < LONG_PASS and not self._is_spoilt(venue, one) for one in passes)
 
     def _policy(self, name: str, default: Any) -> list[Any]:
         return [config.get("policy", {}).get(name, default) for config in self.configs]
@@ -504,7 +509,7 @@ class OmissionChecks:
         due, why = self._due(made, closes, is_moved=row["versions"] > 1)
         if ERROR_REASON.match((after["why"] if after else row["waits_for"]) or ""):
             return
-        if due < min(ends) and (count := self._forecast_passes(due, until)):
+        if due < min(ends) and (count := self._forecast_passes(row["venue"], due, until)):
             what = f"the forecast of {row['ref']} by {row['forecaster']} of {made}"
             yield f"omission: {what} was to be renewed at {due}, {why}, and {count} passes did not"
 
@@ -531,7 +536,7 @@ class OmissionChecks:
         # It was tried, and postponed for another reason, such as a price that could not be read.
         if (after["why"] if after else row["waits_for"]) not in {row["detail"], None}:
             return
-        if count := self._forecast_passes(due, until):
+        if count := self._forecast_passes(row["venue"], due, until):
             what = f"the forecast of {row['ref']} by {row['forecaster']} that failed at {ended}"
             yield f"omission: {what} was to be tried again at {due}, it closes at {closes}, and {count} passes did not"
 
