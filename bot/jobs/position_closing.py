@@ -41,6 +41,10 @@ POLICY_RETRY_AFTER = timedelta(minutes=10)
 LOST_SALE_AGE = timedelta(days=7)
 
 
+# The beginnings of the reasons for which a policy sells.
+STOP_LOSS_REASON, TAKE_PROFIT_REASON = "stop-loss:", "take-profit:"
+
+
 # Venues sell whole hundredths; a position with less than that left counts as closed.
 MIN_SHARES = 0.01
 
@@ -275,7 +279,7 @@ async def report_lost_sales(job: ClosingContext) -> None:
     """Report each sale by policy whose run ended between the order and the record of its result."""
     for policy in job.execution_policies.values():
         for sale in await _read_lost_sales(job, policy):
-            if sale.reason.startswith(POLICY_REASONS):
+            if sale.reason.startswith((STOP_LOSS_REASON, TAKE_PROFIT_REASON)):
                 await _report_policy_sale(job, await _read_result(job, sale, sale.intent))
 
 
@@ -351,7 +355,6 @@ async def _audit_closing(job: ClosingContext, asked: ClosePositions) -> None:
 stop_loss_log = structlog.get_logger(__name__)
 
 
-POLICY_REASONS = _STOP_LOSS, _TAKE_PROFIT = "stop-loss:", "take-profit:"
 # A position worth so little, in the venue's currency, is not worth an order.
 MIN_WORTH = 0.01
 
@@ -370,9 +373,9 @@ def exit_reason(policy: ExecutionPolicy, position: Position, currency: str) -> s
         return None
     comparison = f"selling would bring {proceeds:.2f} of the {paid:.2f} {currency} that it cost"
     if trading.stop_loss is not None and proceeds <= paid * (1.0 - trading.stop_loss):
-        return f"{_STOP_LOSS} {comparison} (trading.stop_loss = {trading.stop_loss:g})"
+        return f"{STOP_LOSS_REASON} {comparison} (trading.stop_loss = {trading.stop_loss:g})"
     if trading.take_profit is not None and proceeds >= paid * (1.0 + trading.take_profit):
-        return f"{_TAKE_PROFIT} {comparison} (trading.take_profit = {trading.take_profit:g})"
+        return f"{TAKE_PROFIT_REASON} {comparison} (trading.take_profit = {trading.take_profit:g})"
     return None
 
 

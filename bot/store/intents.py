@@ -142,7 +142,7 @@ def unsettled_intent_reason(database: Database, intent: Intent) -> str | None:
     """Return why the open intents of the question allow no new one, None if they do."""
     for other, state, action in _open_intents(database, intent):
         # A newer forecast may never leave, and what a person asked to take back must go all the same.
-        if action is IntentAction.WITHDRAW and intent.action is not action:
+        if action is IntentAction.WITHDRAW and intent.action is not IntentAction.WITHDRAW:
             return f"the withdrawal {other} of the same question waits; it must be sent first"
         if state not in _STEPS_TO_SUPERSEDED:
             return f"intent {other} of the same question is {state}; it must be settled first"

@@ -69,7 +69,6 @@ class ContinuityChecks(OmissionChecks):
     """Judges one ledger; ``readings`` are those of accounts that it had at the ends of lives, in order.
 
     ``positions`` are all shares that people saw in accounts, in order, also those without a price.
-
     ``standing`` says since when, by true time, the forecasts stand that open questions have at their venue.
     """
 
@@ -82,7 +81,7 @@ class ContinuityChecks(OmissionChecks):
         yield from self._unanswered()
         yield from self._not_taken_back()
         yield from self._given_up()
-        yield from self._left_by_the_dead()
+        yield from self._unfinished_forecasts()
         yield from self._losses()
         yield from self._filled_while_halted()
         yield from self._lost_prices()
@@ -120,9 +119,9 @@ class ContinuityChecks(OmissionChecks):
                 what = f"the withdrawal {row['id']} of {row['ref']}"
                 yield f"continuity: {what} was given up at {at}: {row['detail'] or 'no reason'}"
 
-    def _left_by_the_dead(self) -> Iterator[str]:
+    def _unfinished_forecasts(self) -> Iterator[str]:
         """What a life was forecasting as it ended is forecast by the next one in its first pass."""
-        for begun, (died, until) in self._orphans():
+        for begun, (died, until) in self._cut_off_forecasts():
             # The first pass begins with its life.
             passes = self._list_passes("forecast", died - ONE_MOMENT, until)
             passes = [one for one in passes if one.ended_at - one.started_at < LONG_PASS]
@@ -140,7 +139,7 @@ class ContinuityChecks(OmissionChecks):
                 what = f"{begun['ref']}, which {begun['forecaster']} was forecasting as a life ended by {died}"
                 yield f"continuity: {what}, was left alone by the pass of {first.started_at}, and ended at {ended}"
 
-    def _orphans(self) -> Iterator[tuple[Row, tuple[datetime, datetime]]]:
+    def _cut_off_forecasts(self) -> Iterator[tuple[Row, tuple[datetime, datetime]]]:
         """Yield forecasts that were under way as a life ended, with when the next one began and ended."""
         rows = read_rows(self.ledger, _BEGUN) if self.passes else ()
         last = max((one.ended_at for one in self.passes), default=None)

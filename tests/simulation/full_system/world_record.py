@@ -64,8 +64,8 @@ _ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.
 MARKET = "/v0/market/"
 # So often it is looked which questions are closed.
 LOOK_S = 60.0
-# The requests that name a question: a bet, and a forecast.
 _POSITIONS = "select venue, paper, max(at, until) as at, body from account_reading where body <> '' order by id"
+# The requests that name a question: a bet, and a forecast.
 BET, FORECAST = "/v0/bet", "/api/questions/forecast/"
 _KINDS: Mapping[str, str] = {
     "/v0/comment": "comment",
