@@ -150,17 +150,21 @@ class Question:
 
     def __post_init__(self) -> None:
         """Check targets, moments, crowd and facts, and freeze the facts."""
-        for name in _MOMENTS:
-            require_timezone(f"{self.ref}: {name}", getattr(self, name))
-        for fault in _fact_faults(self):
-            message = f"{self.ref}: {fault}"
-            raise ValueError(message)
-        keys = sorted(target.key for target in self.targets)
-        if not keys or any(a == b for a, b in pairwise(keys)):
-            message = f"{self.ref}: needs at least one target, all with different keys, got {keys}"
+        name = str(self.ref)
+        for field_name in _MOMENTS:
+            if (moment := getattr(self, field_name)) is not None:
+                require_timezone(f"{name}: {field_name}", moment)
+        if not _has_plain_facts(self):
+            for fault in _fact_faults(self):
+                message = f"{name}: {fault}"
+                raise ValueError(message)
+        keys = sorted([target.key for target in self.targets])
+        if not keys or (len(keys) > 1 and len(set(keys)) < len(keys)):
+            message = f"{name}: needs at least one target, all with different keys, got {keys}"
             raise ValueError(message)
         for target in self.targets:
-            require_timezone(f"{self.ref}: resolves_at of target {target.key!r}", target.resolves_at)
+            if target.resolves_at is not None:
+                require_timezone(f"{name}: resolves_at of target {target.key!r}", target.resolves_at)
         if self.crowd is not None:
             self._check_crowd(self.crowd)
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
@@ -256,6 +260,21 @@ def _format_fact(value: str | float | bool | datetime | None) -> str:  # noqa: F
         case str():
             return value
     return str(value).removesuffix(".0")
+
+
+def _has_plain_facts(question: Question) -> bool:
+    """Say whether nothing can be wrong with the facts, as of nearly all questions: all are texts or not given."""
+    texts = (
+        *(question.category, question.creator, question.creator_name, question.event, question.source_id),
+        *(question.label, question.market, question.slug),
+    )
+    return (
+        {*map(type, texts)} == {str}
+        and question.weight is None
+        and question.allows_training is True
+        and type(question.tags) is type(question.tournaments) is tuple
+        and FACT_FIELDS.keys().isdisjoint(question.facts.keys())
+    )
 
 
 def _fact_faults(question: Question) -> Iterator[str]:
