@@ -61,7 +61,7 @@ async def never(nth: int) -> Any:
 
 async def run(here: TrialRecording, kind: str, asked: str, make: Callable[[int], Awaitable[Any]]) -> RecordedReply:
     async with here.exchange(kind, asked) as exchange:
-        if exchange.is_new:
+        if exchange.recorded is None:
             exchange.value = await make(exchange.number)
     return exchange.reply
 
