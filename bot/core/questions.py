@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
@@ -39,6 +40,8 @@ FACT_FIELDS: Mapping[str, str] = MappingProxyType(
         "weight": "weight",
     }
 )
+_FACT_FIELD_NAMES = frozenset(FACT_FIELDS.values())
+_read_fact_fields = attrgetter(*FACT_FIELDS.values())
 _MOMENTS = ("opens_at", "closes_at", "as_of", "spot_at", "market_closes_at")
 _TRAINING_FORBIDDEN = "no"
 
@@ -187,12 +190,16 @@ class Question:
     @property
     def published_facts(self) -> Mapping[str, str]:
         """The facts, with those that are fields, as texts by name: what the ledger stores and prompts list."""
-        fields = {name: _format_fact(getattr(self, field)) for name, field in FACT_FIELDS.items()}
-        return dict(sorted({**self.facts, **{name: text for name, text in fields.items() if text}}.items()))
+        facts = dict(self.facts)
+        for name, value in zip(FACT_FIELDS, _read_fact_fields(self), strict=True):
+            # Most of them are not given.
+            if value != "" and value is not None and (text := _format_fact(value)):
+                facts[name] = text
+        return dict(sorted(facts.items()))
 
     def to_stored(self, plain: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields for the ledger: its content, and so the version of a question, has them among the facts."""
-        rest = {name: value for name, value in plain.items() if name not in FACT_FIELDS.values()}
+        rest = {name: value for name, value in plain.items() if name not in _FACT_FIELD_NAMES}
         facts = self.published_facts
         return {**rest, "facts": facts} if facts else rest
 

@@ -297,12 +297,15 @@ def _message_digest(message: Message) -> str:
     Writing a long text as JSON is slower than digesting it. Raises MalformedDataError for an invalid message.
     """
     try:
-        calls = [[call.id, call.name, len(call.arguments)] for call in message.calls]
-        native = message.native
+        calls, native = message.calls, message.native
+        sizes = [] if calls == () else [[call.id, call.name, len(call.arguments)] for call in calls]
         native_state = None if native is None else [native.provider, native.model, len(native.text)]
-        head = json.dumps([message.speaker, message.answers, calls, native_state])
-        content = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
-        content += "" if native is None else native.text
+        head = json.dumps([message.speaker, message.answers, sizes, native_state])
+        content = head + "\n" + message.text
+        if sizes:
+            content += "".join([call.arguments for call in calls])
+        if native is not None:
+            content += native.text
         return sha256_hex(content.encode(errors="surrogatepass"))
     except (AttributeError, TypeError, ValueError) as error:
         reason = f"the request cannot be written as JSON: {error!r}"

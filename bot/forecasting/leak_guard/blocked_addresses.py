@@ -63,7 +63,8 @@ class BlockedAddresses:
 
     def redact(self, text: str) -> str:
         """Return the text with each blocked address replaced by ``REDACTED``."""
-        if not self.hosts and not self.pages:
+        may_hold_address = "." in text or ":/" in text
+        if not may_hold_address or not (self.hosts or self.pages):
             return text
         parts: list[str] = []
         end = 0

@@ -201,8 +201,8 @@ def select_engines(
 def clean_query(text: str) -> str:
     """Return a query in one line and within limits, without operators that would undo the guards."""
     query = " ".join(clean_text(unicodedata.normalize("NFKC", text), 4 * QUERY_CHARS).split())
-    while (stripped := " ".join(_OPERATORS.sub(" ", query).split())) != query:
-        query = stripped
+    while _OPERATORS.search(query) is not None:
+        query = " ".join(_OPERATORS.sub(" ", query).split())
     return query[:QUERY_CHARS].strip()
 
 
