@@ -29,7 +29,6 @@ from bot.forecasting.tuned_shrinkage import ShrinkageTuner
 from bot.store.forecasts import ForecastStart, RunningForecast
 from bot.store.ledger import Ledger
 
-
 TrialFunction = Callable[[int], Coroutine[Any, Any, Trial]]
 
 
@@ -50,7 +49,6 @@ class WarmStart:
         self, trial: Callable[[int], Coroutine[Any, Any, Trial]], numbers: Sequence[int]
     ) -> list[Trial]:
         """Run trials concurrently, the first number before the others, and return them in that order."""
-
         first, others = numbers[:1], numbers[1:]
         tasks: list[asyncio.Task[Trial]] = []
         try:
