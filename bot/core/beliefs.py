@@ -98,6 +98,8 @@ class ModelUsage:
             raise ValueError(message)
 
     def __add__(self, other: "ModelUsage") -> "ModelUsage":
+        if other is NO_USAGE:
+            return self
         return ModelUsage(
             calls=self.calls + other.calls,
             tokens_in=self.tokens_in + other.tokens_in,
@@ -105,6 +107,9 @@ class ModelUsage:
             tokens_out=self.tokens_out + other.tokens_out,
             cost_usd=self.cost_usd + other.cost_usd,
         )
+
+
+NO_USAGE = ModelUsage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +158,7 @@ class ToolResult:
     """
 
     observation: StepObservation
-    usage: ModelUsage = field(default_factory=ModelUsage)
+    usage: ModelUsage = NO_USAGE
     data: Json = None
     sources: tuple[ShownSource, ...] = ()
     failed: bool = False
@@ -171,7 +176,7 @@ class Step:
     action: StepAction
     observation: StepObservation
     belief: Belief
-    usage: ModelUsage = field(default_factory=ModelUsage)
+    usage: ModelUsage = NO_USAGE
     final: bool = False
     remarks: tuple[str, ...] = ()
     prior: TrialPrior | None = None

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
@@ -39,6 +40,8 @@ FACT_FIELDS: Mapping[str, str] = MappingProxyType(
         "weight": "weight",
     }
 )
+_FACT_FIELD_NAMES = frozenset(FACT_FIELDS.values())
+_read_fact_fields = attrgetter(*FACT_FIELDS.values())
 _MOMENTS = ("opens_at", "closes_at", "as_of", "spot_at", "market_closes_at")
 _TRAINING_FORBIDDEN = "no"
 
@@ -150,17 +153,21 @@ class Question:
 
     def __post_init__(self) -> None:
         """Check targets, moments, crowd and facts, and freeze the facts."""
-        for name in _MOMENTS:
-            require_timezone(f"{self.ref}: {name}", getattr(self, name))
-        for fault in _fact_faults(self):
-            message = f"{self.ref}: {fault}"
-            raise ValueError(message)
-        keys = sorted(target.key for target in self.targets)
-        if not keys or any(a == b for a, b in pairwise(keys)):
-            message = f"{self.ref}: needs at least one target, all with different keys, got {keys}"
+        name = str(self.ref)
+        for field_name in _MOMENTS:
+            if (moment := getattr(self, field_name)) is not None:
+                require_timezone(f"{name}: {field_name}", moment)
+        if not _has_plain_facts(self):
+            for fault in _fact_faults(self):
+                message = f"{name}: {fault}"
+                raise ValueError(message)
+        keys = sorted([target.key for target in self.targets])
+        if not keys or (len(keys) > 1 and len(set(keys)) < len(keys)):
+            message = f"{name}: needs at least one target, all with different keys, got {keys}"
             raise ValueError(message)
         for target in self.targets:
-            require_timezone(f"{self.ref}: resolves_at of target {target.key!r}", target.resolves_at)
+            if target.resolves_at is not None:
+                require_timezone(f"{name}: resolves_at of target {target.key!r}", target.resolves_at)
         if self.crowd is not None:
             self._check_crowd(self.crowd)
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
@@ -183,12 +190,16 @@ class Question:
     @property
     def published_facts(self) -> Mapping[str, str]:
         """The facts, with those that are fields, as texts by name: what the ledger stores and prompts list."""
-        fields = {name: _format_fact(getattr(self, field)) for name, field in FACT_FIELDS.items()}
-        return dict(sorted({**self.facts, **{name: text for name, text in fields.items() if text}}.items()))
+        facts = dict(self.facts)
+        for name, value in zip(FACT_FIELDS, _read_fact_fields(self), strict=True):
+            # Most of them are not given.
+            if value != "" and value is not None and (text := _format_fact(value)):
+                facts[name] = text
+        return dict(sorted(facts.items()))
 
     def to_stored(self, plain: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields for the ledger: its content, and so the version of a question, has them among the facts."""
-        rest = {name: value for name, value in plain.items() if name not in FACT_FIELDS.values()}
+        rest = {name: value for name, value in plain.items() if name not in _FACT_FIELD_NAMES}
         facts = self.published_facts
         return {**rest, "facts": facts} if facts else rest
 
@@ -256,6 +267,21 @@ def _format_fact(value: str | float | bool | datetime | None) -> str:  # noqa: F
         case str():
             return value
     return str(value).removesuffix(".0")
+
+
+def _has_plain_facts(question: Question) -> bool:
+    """Say whether nothing can be wrong with the facts, as of nearly all questions: all are texts or not given."""
+    texts = (
+        *(question.category, question.creator, question.creator_name, question.event, question.source_id),
+        *(question.label, question.market, question.slug),
+    )
+    return (
+        {*map(type, texts)} == {str}
+        and question.weight is None
+        and question.allows_training is True
+        and type(question.tags) is type(question.tournaments) is tuple
+        and FACT_FIELDS.keys().isdisjoint(question.facts.keys())
+    )
 
 
 def _fact_faults(question: Question) -> Iterator[str]:

@@ -1,15 +1,14 @@
 """One forecast of one question: run the trials, aggregate, calibrate, record."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bot.core.beliefs import Step
-from bot.core.concurrency import gather_all
 from bot.core.errors import MalformedDataError, StoreError
 from bot.core.forecasts import Forecast, ForecasterSetup, Trial, TrialLimits
 from bot.core.interfaces import Clock, Forecaster, RandomStreams
@@ -30,6 +29,8 @@ from bot.forecasting.tuned_shrinkage import ShrinkageTuner
 from bot.store.forecasts import ForecastStart, RunningForecast
 from bot.store.ledger import Ledger
 
+TrialFunction = Callable[[int], Coroutine[Any, Any, Trial]]
+
 
 class WarmStart:
     """Holds all trials but the first back until ``release``, or for this many seconds; 0 holds none back."""
@@ -44,18 +45,22 @@ class WarmStart:
         """Let the other trials begin: the first one has made a step, or has ended."""
         self._released.set()
 
-    async def run_trials(self, trial: Callable[[int], Awaitable[Trial]], numbers: Sequence[int]) -> list[Trial]:
+    async def run_trials(
+        self, trial: Callable[[int], Coroutine[Any, Any, Trial]], numbers: Sequence[int]
+    ) -> list[Trial]:
         """Run trials concurrently, the first number before the others, and return them in that order."""
-
-        async def one(number: int) -> Trial:
-            if number != numbers[0]:
-                await self._wait_for_release()
-            try:
-                return await trial(number)
-            finally:
-                self.release()
-
-        return await gather_all(one(number) for number in numbers)
+        first, others = numbers[:1], numbers[1:]
+        tasks: list[asyncio.Task[Trial]] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks += [group.create_task(trial(number)) for number in first]
+                if others:
+                    tasks[0].add_done_callback(lambda _: self.release())
+                    await self._wait_for_release()
+                tasks += [group.create_task(trial(number)) for number in others]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [task.result() for task in tasks]
 
     async def _wait_for_release(self) -> None:
         if self._seconds <= 0.0:

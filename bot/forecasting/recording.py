@@ -6,10 +6,10 @@ the request is answered from the record.
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from bot.core.errors import (
     AuthenticationError,
@@ -78,21 +78,33 @@ class RecordedReply:
 
 @dataclass(slots=True)
 class OpenExchange:
-    """A running exchange, or one from the record; ``number`` counts from 0, without skipped ones.
+    """A running exchange, or one from the record, as ``TrialRecording.exchange`` describes it.
 
-    The caller sets ``is_reference`` for a ``value`` that only names a reply on record elsewhere: it is recorded in one
-    write with what is recorded next.
+    It is new if nothing is ``recorded``. ``number`` counts from 0, without skipped ones. The caller sets
+    ``is_reference`` for a ``value`` that only names a reply on record elsewhere: it is recorded in one write with what
+    is recorded next.
     """
 
+    record: "TrialRecording"
+    key: RecordingKey
     number: int
+    with_next: bool
+    recorded: RecordedReply | None
     value: Any = None
-    recorded: RecordedReply | None = None
     is_reference: bool = False
 
-    @property
-    def is_new(self) -> bool:
-        """Whether it is not on record yet."""
-        return self.recorded is None
+    async def __aenter__(self) -> Self:
+        """Begin a new exchange."""
+        if self.recorded is None:
+            await self.record.begin_exchange(self)
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """Record the reply of a new exchange, or the error that was raised."""
+        if self.recorded is None:
+            self.recorded = await self.record.end_exchange(self, error)
 
     @property
     def reply(self) -> RecordedReply:
@@ -128,6 +140,7 @@ class TrialRecording:
     read_only: bool
     configuration: str = ""
     exchanges_by_key: dict[RecordingKey, RecordedResponse] = field(default_factory=dict)
+    _kinds: set[str] = field(default_factory=set)
     _discarded: set[RecordingKey] = field(default_factory=set)
     _request_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _unwritten: dict[RecordingKey, str] = field(default_factory=dict)
@@ -139,6 +152,7 @@ class TrialRecording:
         self.exchanges_by_key.update(
             await self.exchanges.read_trial(self.scope, self.trial, _CONFIGURED_KINDS if self.read_only else None)
         )
+        self._kinds.update([key.kind for key in self.exchanges_by_key])
 
     def discard_stale(self) -> None:
         """Skip replies made under another configuration, failures that may be resolved, and what depends on them.
@@ -163,11 +177,10 @@ class TrialRecording:
         bodies = (json.loads(self.exchanges_by_key[key].body) for key in keys)
         return [body["value"] for body in bodies if "value" in body]
 
-    @asynccontextmanager
-    async def exchange(
+    def exchange(
         self, kind: str, asked: str, *, names: list[str] | None = None, with_next: bool = False
-    ) -> AsyncIterator[OpenExchange]:
-        """Enter the exchange with the digest ``asked``; the caller sets the reply of one that ``is_new``.
+    ) -> OpenExchange:
+        """Enter the exchange with the digest ``asked``; the caller sets the reply of one that is new.
 
         Its ``reply`` is available afterwards; the reply, or the error that was raised, is on record then. With
         ``with_next`` it is recorded in one write with the next reply, and before anybody is asked again. Its name is
@@ -178,31 +191,57 @@ class TrialRecording:
         self._request_counts[kind, asked] = key.nth + 1
         if names is not None:
             names.append(format_exchange_key(key))
-        exchange = OpenExchange(number=self._exchange_number(key))
-        if (known := self.exchanges_by_key.get(key)) is not None:
-            exchange.recorded = _decode_exchange(key, known)
-            yield exchange
-            return
-        if self.read_only:
+        known = self.exchanges_by_key.get(key)
+        if known is None and self.read_only:
             what = _KIND_LABELS.get(kind, f"this {kind}")
             message = f"trial {self.trial} of {self.scope}: {what} is not on record, and a replay asks nobody"
             raise NotFoundError(message)
-        header = self._header(kind)
+        recorded = None if known is None else _decode_exchange(key, known)
+        number = self._exchange_number(key) if self._discarded else key.nth
+        return OpenExchange(self, key, number, with_next, recorded)
+
+    async def begin_exchange(self, exchange: OpenExchange) -> None:
+        """Write what has to be on record before anybody is asked."""
         try:
-            await self._flush()
+            while self._unwritten:
+                await self._write({})
+        except BaseException:
+            self._uncount(exchange.key)
+            raise
+
+    async def end_exchange(self, exchange: OpenExchange, error: BaseException | None) -> RecordedReply | None:
+        """Record how a new exchange ended, and return its reply; None for an ``error`` that is none."""
+        key = exchange.key
+        if error is not None and (isinstance(error, StoreError) or not isinstance(error, FoxcastError)):
+            self._uncount(key)
+            return None
+        try:
+            body = self._encode_reply(exchange, error)
+        except BaseException:
+            self._uncount(key)
+            raise
+        if exchange.is_reference:
+            return RecordedReply(key, self._add_later(key, body, self._references).digest, exchange.value)
+        waits = exchange.with_next
+        response = self._add_later(key, body, self._unwritten) if waits else await self._add(key, body)
+        return _decode_exchange(key, response)
+
+    def _encode_reply(self, exchange: OpenExchange, error: FoxcastError | None) -> str:
+        header = self._header(exchange.key.kind)
+        if error is None:
             try:
-                yield exchange
-                body = RECORDING_SERIALIZER.encode({**header, "value": exchange.value})
+                return RECORDING_SERIALIZER.encode({**header, "value": exchange.value})
             except StoreError:
                 raise
-            except FoxcastError as error:
-                exchange.is_reference = False
-                body = RECORDING_SERIALIZER.encode({**header, **_fault_fields(error)})
-        except BaseException:
-            # There was no reply, so it does not count: asking again is asking for the first time.
-            self._request_counts[kind, asked] -= self._request_counts[kind, asked] == key.nth + 1
-            raise
-        exchange.recorded = await self._record_reply(exchange, key, body, with_next=with_next)
+            except FoxcastError as unwritable:
+                error = unwritable
+        exchange.is_reference = False
+        return RECORDING_SERIALIZER.encode({**header, **_fault_fields(error)})
+
+    def _uncount(self, key: RecordingKey) -> None:
+        # There was no reply, so it does not count: asking again is asking for the first time.
+        count = self._request_counts[key.kind, key.key]
+        self._request_counts[key.kind, key.key] = count - (count == key.nth + 1)
 
     async def replay_or_run(
         self,
@@ -215,7 +254,7 @@ class TrialRecording:
     ) -> RecordedReply:
         """Return the recorded reply, or else the result of ``make`` once it is on record; as ``exchange`` otherwise."""
         async with self.exchange(kind, asked, names=names, with_next=with_next) as exchange:
-            if exchange.is_new:
+            if exchange.recorded is None:
                 exchange.value = await make()
         return exchange.reply
 
@@ -227,20 +266,16 @@ class TrialRecording:
                 message = f"trial {self.trial} of {self.scope}: no {kind} is on record"
                 raise NotFoundError(message)
             self._add_later(key, _encode_sync_result(make, self._header(kind)), self._unwritten)
+            self._kinds.add(kind)
         return _decode_exchange(key, self.exchanges_by_key[key]).value
-
-    async def _record_reply(
-        self, exchange: OpenExchange, key: RecordingKey, body: str, *, with_next: bool
-    ) -> RecordedReply:
-        if exchange.is_reference:
-            response = self._add_later(key, body, self._references)
-            return RecordedReply(key, response.digest, exchange.value)
-        response = self._add_later(key, body, self._unwritten) if with_next else await self._add(key, body)
-        return _decode_exchange(key, response)
 
     def has_exchange(self, kind: str, asked: str) -> bool:
         """Say whether a reply that needs no waiting is on record."""
-        return self._next_key(kind, asked, 0) in self.exchanges_by_key
+        return kind in self._kinds and self._next_key(kind, asked, 0) in self.exchanges_by_key
+
+    def may_have(self, kind: str) -> bool:
+        """Say whether any reply of a kind that needs no waiting may be on record."""
+        return kind in self._kinds
 
     def mark_replayed(self, keys: tuple[str, ...]) -> None:
         """Count exchanges as asked that are part of one that was answered from the record."""
@@ -263,8 +298,6 @@ class TrialRecording:
 
     def _exchange_number(self, key: RecordingKey) -> int:
         # So the first successful one has the same number with and without an earlier fault, and is not paid twice.
-        if not self._discarded:
-            return key.nth
         return sum(RecordingKey(key.kind, key.key, nth) not in self._discarded for nth in range(key.nth))
 
     def _header(self, kind: str) -> dict[str, str]:
@@ -283,10 +316,6 @@ class TrialRecording:
     async def write_waiting(self) -> None:
         """Write what waits for the next write; a step, and the end of the trial, come after it. Raises StoreError."""
         while self._unwritten or self._references:
-            await self._write({})
-
-    async def _flush(self) -> None:
-        while self._unwritten:
             await self._write({})
 
     async def _write(self, bodies: Mapping[RecordingKey, str]) -> str:

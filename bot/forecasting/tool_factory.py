@@ -232,7 +232,7 @@ class ToolFactory:
     # By what decides the policy: the source and the venue of a question.
     _configuration_digests: dict[tuple[str | None, str], str] = field(default_factory=dict, init=False)
     # The tools without data that the first trial of a forecast found, for its other trials.
-    _without_data: dict[tuple[CostAttribution, datetime], set[str]] = field(default_factory=dict, init=False)
+    _without_data: dict[tuple[str, str, str, str, datetime], set[str]] = field(default_factory=dict, init=False)
 
     async def open_trial(
         self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
@@ -385,7 +385,7 @@ class ToolFactory:
         """Return the tools that could only answer that there is nothing; all trials of a forecast get the same."""
         if not names:
             return set()
-        forecast = (dataclasses.replace(charge, trial=0), before)
+        forecast = (charge.scope, charge.ref, charge.venue, charge.forecaster, before)
         if (known := self._without_data.get(forecast)) is not None:
             return known
         related, pairs, ref = self.ledger.question_history, self.ledger.question_pairs, question.ref

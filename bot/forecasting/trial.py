@@ -5,13 +5,11 @@ Every step is checked and logged before the next one is requested.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import field
 from typing import Protocol
 
 import structlog
 
-from bot.core.beliefs import Belief, ModelUsage, Step, TrialPrior, belief_mismatch
+from bot.core.beliefs import NO_USAGE, Belief, ModelUsage, Step, TrialPrior, belief_mismatch
 from bot.core.concurrency import reject_unrequested_cancellation
 from bot.core.errors import (
     BudgetExhaustedError,
@@ -57,7 +55,7 @@ class StepLogger(Protocol):
 class _TrialProgress:
     steps: int = 0
     belief: Belief | None = None
-    usage: ModelUsage = field(default_factory=ModelUsage)
+    usage: ModelUsage = NO_USAGE
     prior: TrialPrior | None = None
 
     def add(self, step: Step) -> None:
@@ -117,20 +115,16 @@ async def _run_steps(
     return TrialEnd.FINISHED
 
 
-@asynccontextmanager
-async def _close_steps(steps: AsyncGenerator[Step, None]) -> AsyncIterator[AsyncGenerator[Step, None]]:
+async def _close_steps(steps: AsyncGenerator[Step, None]) -> None:
+    # Its time runs from here on, not from the beginning of the trial.
+    limit = asyncio.timeout(CLOSE_TIMEOUT_S)
     try:
-        yield steps
-    finally:
-        # Its time runs from here on, not from the beginning of the trial.
-        limit = asyncio.timeout(CLOSE_TIMEOUT_S)
-        try:
-            async with limit:
-                await steps.aclose()
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            log.warning("forecaster does not close", cut_off_after_s=CLOSE_TIMEOUT_S)
+        async with limit:
+            await steps.aclose()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        log.warning("forecaster does not close", cut_off_after_s=CLOSE_TIMEOUT_S)
 
 
 async def run_trial(forecaster: Forecaster, question: Question, context: TrialContext, run: TrialSettings) -> Trial:
@@ -141,30 +135,27 @@ async def run_trial(forecaster: Forecaster, question: Question, context: TrialCo
     failure.
     Raises StoreError when a step cannot be logged: an unlogged step must not count.
     """
-    trial = await _play_trial(forecaster, question, context, run)
-    await run.write_waiting()
-    return trial
-
-
-async def _play_trial(forecaster: Forecaster, question: Question, context: TrialContext, run: TrialSettings) -> Trial:
-    progress = _TrialProgress()
+    progress, detail = _TrialProgress(), ""
     limit = asyncio.timeout(run.limits.seconds)
     try:
-        async with (
-            # Cancels a second time: the first one runs the forecaster's ``finally``, which may hang as well.
-            asyncio.timeout(run.limits.seconds + CLOSE_TIMEOUT_S),
-            limit,
-            _close_steps(forecaster.steps(question, context)) as steps,
-        ):
-            with reject_unrequested_cancellation("the forecaster"):
-                end = await _run_steps(steps, question, run, progress)
+        # The outer one cancels a second time: the first one runs the forecaster's ``finally``, which may hang as well.
+        async with asyncio.timeout(run.limits.seconds + CLOSE_TIMEOUT_S), limit:
+            steps = forecaster.steps(question, context)
+            try:
+                with reject_unrequested_cancellation("the forecaster"):
+                    end = await _run_steps(steps, question, run, progress)
+            finally:
+                await _close_steps(steps)
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 - a forecaster is foreign code: its failure must cost this trial alone
         if limit.expired():
-            return progress.to_trial(context.trial, TrialEnd.TIME_LIMIT, f"stopped after {run.limits.seconds:g} s")
-        return progress.to_trial(context.trial, _trial_end(error), describe_error(error))
-    return progress.to_trial(context.trial, end)
+            end, detail = TrialEnd.TIME_LIMIT, f"stopped after {run.limits.seconds:g} s"
+        else:
+            end, detail = _trial_end(error), describe_error(error)
+    trial = progress.to_trial(context.trial, end, detail)
+    await run.write_waiting()
+    return trial
 
 
 def _trial_end(error: Exception) -> TrialEnd:

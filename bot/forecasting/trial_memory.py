@@ -21,6 +21,8 @@ from bot.store.serialization import JsonSerializer
 WEB_SEARCH = "web_search"
 SUMMARIZE_RESULTS = "summarize_results"
 LOOKUP_URL = "lookup_url"
+# The only tools that an obstacle of their own may hinder (``TrialOpening.find_obstacle``).
+_HINDERED_TOOLS = frozenset({WEB_SEARCH, SUMMARIZE_RESULTS, LOOKUP_URL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class FilterCounts:
     unchecked: int = 0
 
     def __add__(self, other: "FilterCounts") -> "FilterCounts":
+        if other is NOTHING_CAUGHT:
+            return self
         return FilterCounts(
             dates=self.dates + other.dates,
             content=self.content + other.content,
@@ -47,6 +51,8 @@ class FilterCounts:
 
     def describe(self, what: str = "results") -> str:
         """Return one line for the model, empty if nothing was left out; ``what`` names the items in the plural."""
+        if self is NOTHING_CAUGHT:
+            return ""
         reasons = {
             "dated after the cutoff": self.dates,
             "reporting what happened after the cutoff": self.content,
@@ -56,6 +62,9 @@ class FilterCounts:
         }
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
         return f"{what} left out: {counts}" if counts else ""
+
+
+NOTHING_CAUGHT = FilterCounts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +87,7 @@ class ToolCallNote:
     search: int = 0
     found: tuple[ShownResult, ...] = ()
     addresses: tuple[str, ...] = ()
-    caught: FilterCounts = field(default_factory=FilterCounts)
+    caught: FilterCounts = NOTHING_CAUGHT
 
 
 NOTE_SERIALIZER: JsonSerializer[ToolCallNote] = JsonSerializer("note", ToolCallNote)
@@ -93,7 +102,7 @@ class TrialMemory:
     """The notes of a trial so far."""
 
     used_tools: set[str] = field(default_factory=set)
-    filtered: FilterCounts = field(default_factory=FilterCounts)
+    filtered: FilterCounts = NOTHING_CAUGHT
     next_search: int = 1
     _results: dict[int, Sequence[Any]] = field(default_factory=dict)
     _known: dict[str, str] = field(default_factory=dict)
@@ -198,12 +207,25 @@ class TrialOpening:
 
     def offered_tools(self, memory: TrialMemory) -> tuple[ToolDefinition, ...]:
         """Return the tools that may be used now."""
-        return tuple(tool for tool in self.tools if self.find_obstacle(tool.name, memory) is None)
+        if self.policy.first is not None:
+            return tuple([tool for tool in self.tools if self.find_obstacle(tool.name, memory) is None])
+        # The others have no obstacle then, and this runs twice a step.
+        return tuple(
+            [
+                tool
+                for tool in self.tools
+                if tool.name not in _HINDERED_TOOLS or self.find_obstacle(tool.name, memory) is None
+            ]
+        )
 
     def find_obstacle(self, name: str, memory: TrialMemory) -> str | None:
         """Say in words for the model why one of the tools cannot be used now; None if it can."""
         first = self.policy.first
-        if first not in {None, name, *memory.used_tools} and any(tool.name == first for tool in self.tools):
+        if (
+            first is not None
+            and first not in {name, *memory.used_tools}
+            and any(one.name == first for one in self.tools)
+        ):
             return f"{first} has to be used first"
         if name == WEB_SEARCH:
             return self._search_obstacle(memory)

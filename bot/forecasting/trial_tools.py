@@ -5,15 +5,14 @@ Every call is recorded.
 
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from bot.core.beliefs import ModelUsage, ShownSource, StepObservation, ToolResult
+from bot.core.beliefs import NO_USAGE, ModelUsage, ShownSource, StepObservation, ToolResult
 from bot.core.errors import (
     ConfigError,
     LeakError,
@@ -47,6 +46,7 @@ from bot.forecasting.services import ModelGateway
 from bot.forecasting.tools.base import find_argument_fault
 from bot.forecasting.trial_memory import (
     NOTE_SERIALIZER,
+    NOTHING_CAUGHT,
     OPENING_SERIALIZER,
     FilterCounts,
     ToolCallNote,
@@ -187,14 +187,6 @@ _PROMPT_SERIALIZER: JsonSerializer[Prompt] = JsonSerializer("prompt", Prompt)
 LEAST_SECONDS = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedAnswer:
-    """An answer, and the exchange that holds it."""
-
-    answer: ModelAnswer
-    reply: RecordedReply
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialModels:
     """The models of one trial; ``deadline`` is the monotonic time at which the trial ends.
@@ -209,7 +201,8 @@ class TrialModels:
     deadline: float
     urgency: ModelUrgency = ModelUrgency.ORDINARY
     frames: IdentityCache[str] = field(default_factory=IdentityCache)
-    _messages: IdentityCache[str] = field(default_factory=IdentityCache)
+    # By the identity of each message, which is kept so that no other one gets it.
+    _digests: dict[int, tuple[Message, str]] = field(default_factory=dict)
 
     def dialect(self, role: str) -> ModelDialect:
         """Return the dialect of the role, the same throughout the trial; raises ConfigError for one without a model."""
@@ -227,13 +220,14 @@ class TrialModels:
         return True
 
     async def ask(
-        self, role: str, prompt: Prompt, *, seed: int | None = None, names: list[str] | None = None
-    ) -> RecordedAnswer:
-        """Ask the model in a role; errors as in ``TrialContext.ask_model``. The exchange's name joins ``names``."""
+        self, role: str, prompt: Prompt, *, seed: int | None = None, trace: "ToolCallTrace | None" = None
+    ) -> ModelAnswer:
+        """Ask the model in a role; errors as in ``TrialContext.ask_model``. The exchange becomes part of ``trace``."""
         answer: ModelAnswer | None = None
         asked = self._prompt_digest(role, prompt, seed)
+        names = None if trace is None else trace.exchange_keys
         async with self.record.exchange(MODEL_KIND, asked, names=names) as exchange:
-            if exchange.is_new:
+            if exchange.recorded is None:
                 models, deadline_s = self._require_models(role), self._seconds_left()
                 request = ModelRequest(
                     role=role,
@@ -254,7 +248,10 @@ class TrialModels:
                 exchange.value = _plain_answer(answer, whole=not exchange.is_reference)
         if answer is None or not exchange.is_reference:
             answer = _ANSWER_SERIALIZER.value(exchange.reply.value)
-        return RecordedAnswer(answer, exchange.reply)
+        if trace is not None:
+            trace.documents_used.append(exchange.reply.digest)
+            trace.usage += answer.usage
+        return answer
 
     def _seconds_left(self) -> float:
         """Return the seconds that the trial has left; raises TrialLimitReachedError if there are none."""
@@ -272,7 +269,11 @@ class TrialModels:
 
     def _prompt_digest(self, role: str, prompt: Prompt, seed: int | None) -> str:
         # A conversation only grows, so each message is digested once.
-        messages = [self._messages.find((message,), partial(_message_digest, message)) for message in prompt.messages]
+        places, digests = [*map(id, prompt.messages)], self._digests
+        for place, message in zip(places, prompt.messages, strict=True):
+            if place not in digests:
+                digests[place] = (message, _message_digest(message))
+        messages = [digests[place][1] for place in places]
         # Tools and schemas are made once and offered again and again.
         frame = self.frames.find((prompt.schema, *prompt.tools), lambda: _frame_digest(prompt), key=prompt.allowed)
         return request_digest({"role": role, "frame": frame, "messages": messages, "seed": seed})
@@ -296,12 +297,15 @@ def _message_digest(message: Message) -> str:
     Writing a long text as JSON is slower than digesting it. Raises MalformedDataError for an invalid message.
     """
     try:
-        calls = [[call.id, call.name, len(call.arguments)] for call in message.calls]
-        native = message.native
+        calls, native = message.calls, message.native
+        sizes = [] if calls == () else [[call.id, call.name, len(call.arguments)] for call in calls]
         native_state = None if native is None else [native.provider, native.model, len(native.text)]
-        head = json.dumps([message.speaker, message.answers, calls, native_state])
-        content = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
-        content += "" if native is None else native.text
+        head = json.dumps([message.speaker, message.answers, sizes, native_state])
+        content = head + "\n" + message.text
+        if sizes:
+            content += "".join([call.arguments for call in calls])
+        if native is not None:
+            content += native.text
         return sha256_hex(content.encode(errors="surrogatepass"))
     except (AttributeError, TypeError, ValueError) as error:
         reason = f"the request cannot be written as JSON: {error!r}"
@@ -319,7 +323,7 @@ class ToolCallTrace:
     documents: DocumentStore
     exchange_keys: list[str] = field(default_factory=list)
     documents_used: list[str] = field(default_factory=list)
-    usage: ModelUsage = field(default_factory=ModelUsage)
+    usage: ModelUsage = NO_USAGE
 
     async def replay_or_run(
         self, kind: str, asked: object, make: Callable[[], Awaitable[Any]], *, with_next: bool = False
@@ -336,10 +340,7 @@ class ToolCallTrace:
 
     async def ask(self, role: str, prompt: Prompt) -> ModelAnswer:
         """Ask the model in a role of the engine's own."""
-        turn_result = await self.models.ask(role, prompt, names=self.exchange_keys)
-        self.documents_used.append(turn_result.reply.digest)
-        self.usage += turn_result.answer.usage
-        return turn_result.answer
+        return await self.models.ask(role, prompt, trace=self)
 
     async def store_text(self, text: str) -> None:
         """Put a text that was used on record."""
@@ -375,7 +376,7 @@ class ToolCallError(Exception):
     def __init__(self, text: str, *, caught: FilterCounts | None = None, note: ToolCallNote | None = None) -> None:
         """Keep what the guards left out so far."""
         super().__init__(text)
-        self.note = note or ToolCallNote(caught=caught or FilterCounts())
+        self.note = note or ToolCallNote(caught=caught or NOTHING_CAUGHT)
 
 
 class TrialTool(Protocol):
@@ -439,13 +440,17 @@ class RecordedTrialContext(GuardedTrialContext):
 
     def is_final_answer_time(self, place: str) -> bool:
         """Say whether there is only time left for the final answer; a yes is recorded and never changes."""
+        record = self.record
+        has_time = not record.read_only and self.seconds_left > self.limits.final_seconds
+        if has_time and not record.may_have("time"):
+            return False
         asked = request_digest({"place": place})
-        if self.record.has_exchange("time", asked):
+        if record.has_exchange("time", asked):
             return True
-        if self.record.read_only or self.seconds_left > self.limits.final_seconds:
+        if has_time or record.read_only:
             return False
         self._record_opening()
-        self.record.replay_or_compute("time", asked, lambda: True)
+        record.replay_or_compute("time", asked, lambda: True)
         return True
 
     @property
@@ -465,16 +470,22 @@ class RecordedTrialContext(GuardedTrialContext):
         result = use.result
         documents = dict.fromkeys((*result.observation.documents, reply.digest))
         observation = StepObservation(text=result.observation.text, documents=tuple(documents))
-        return replace(result, observation=observation)
+        return ToolResult(
+            observation=observation,
+            usage=result.usage,
+            data=result.data,
+            sources=result.sources,
+            failed=result.failed,
+        )
 
     def dialect(self, role: str) -> ModelDialect:
         """Return the dialect of the role, the same throughout the trial."""
         return self.models.dialect(role)
 
-    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
+    def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Coroutine[Any, Any, ModelAnswer]:
         """Ask the model in a role."""
         self._record_opening()
-        return (await self.models.ask(role, prompt, seed=seed)).answer
+        return self.models.ask(role, prompt, seed=seed)
 
     async def store_text(self, text: str) -> str:
         """Put a text on record and return its digest."""
@@ -503,8 +514,9 @@ class RecordedTrialContext(GuardedTrialContext):
             outcome = await self._run_tool(tool, arguments, trace)
         except ToolCallError as cannot:
             outcome = ToolOutcome(text=str(cannot), failed=True, note=cannot.note)
-        if outcome.note.caught != FilterCounts():
-            log.info("results left out", tool=tool, scope=self.record.scope, **dataclasses.asdict(outcome.note.caught))
+        caught = outcome.note.caught
+        if caught is not NOTHING_CAUGHT and caught != NOTHING_CAUGHT:
+            log.info("results left out", tool=tool, scope=self.record.scope, **dataclasses.asdict(caught))
         result = ToolResult(
             observation=StepObservation(text=outcome.text, documents=tuple(dict.fromkeys(trace.documents_used))),
             usage=trace.usage,
@@ -517,15 +529,22 @@ class RecordedTrialContext(GuardedTrialContext):
         )
 
     async def _run_tool(self, tool: str, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
-        # A tool that the trial began with may not be configured any more.
-        offered = {offer.name: offer for offer in self.tools if offer.name in self.implementations}
-        if tool not in offered:
-            message = f"{self._explain_refusal(str(tool))} {_describe_available(offered)}"
+        definition = self._find_offered(tool)
+        if definition is None:
+            message = f"{self._explain_refusal(str(tool))} {self._describe_available()}"
             raise ToolCallError(message)
-        if why := find_argument_fault(arguments, offered[tool].parameters):
-            message = f"{tool} was not used: {why}. {_describe_available(offered)}"
+        if why := find_argument_fault(arguments, definition.parameters):
+            message = f"{tool} was not used: {why}. {self._describe_available()}"
             raise ToolCallError(message)
         return await self.implementations[tool].run(arguments, trace)
+
+    def _find_offered(self, name: str) -> ToolDefinition | None:
+        # A tool that the trial began with may not be configured any more.
+        for tool in self.opening.tools:
+            if tool.name == name:
+                is_offered = name in self.implementations and self.opening.find_obstacle(name, self.memory) is None
+                return tool if is_offered else None
+        return None
 
     def _explain_refusal(self, tool: str) -> str:
         if all(tool != available.name for available in self.all_tools):
@@ -534,10 +553,10 @@ class RecordedTrialContext(GuardedTrialContext):
             return f"{tool} cannot be used now: {why}."
         return f"{tool} cannot be used any more: it is no longer configured."
 
-
-def _describe_available(offered: Mapping[str, ToolDefinition]) -> str:
-    calls = (f"{name}({', '.join(map(str, _argument_names(tool)))})" for name, tool in offered.items())
-    return f"Available now: {', '.join(calls) or 'no tool'}."
+    def _describe_available(self) -> str:
+        offered = [tool for tool in self.tools if tool.name in self.implementations]
+        calls = (f"{tool.name}({', '.join(map(str, _argument_names(tool)))})" for tool in offered)
+        return f"Available now: {', '.join(calls) or 'no tool'}."
 
 
 def _argument_names(tool: ToolDefinition) -> list[str]:

@@ -5,6 +5,7 @@ says where the foreign words begin and end, and other code decides what they may
 """
 
 import re
+from functools import lru_cache
 from textwrap import indent
 
 from bot.core.ids import sha256_hex
@@ -16,8 +17,6 @@ QUOTE_CHARS = 20_000
 
 # A text may contain any number of these.
 _ORDINARY_BYTES = bytes([*b"\t\n", *range(0x20, 0x7F)])
-# Also wide and small forms of the brackets: a model may read them as the real ones.
-_BRACKETS = ("<", "\ufe64", "\uff1c")
 _FENCE = re.compile("[<\ufe64\uff1c](?=[\\s/\uff0f]{0,40}untrusted)", re.IGNORECASE)
 _WHOLE_FENCE = re.compile(r'<untrusted-([0-9a-f]{16}) label="([^"\n]*)">\n(.*?)\n</untrusted-\1>', re.DOTALL)
 _NOT_IN_LABEL = re.compile(r"[^\w .,:;()/+-]+")
@@ -43,14 +42,24 @@ def fence_text(text: str, label: str, limit: int = QUOTE_CHARS) -> str:
     """
     inside = clean_unfenced_text(text, limit)
     mark = sha256_hex(f"{label}\n{inside}".encode())[:16]
-    name = _NOT_IN_LABEL.sub(" ", clean_text(label, LABEL_CHARS)).strip() or "text"
+    # Most labels name a part of a question or a place in a list. Others might hold a secret that is known later.
+    name = _remembered_name(label) if label.isascii() else _label_name(label)
     return f'<untrusted-{mark} label="{name}">\n{inside}\n</untrusted-{mark}>'
 
 
 def clean_unfenced_text(text: str, limit: int = QUOTE_CHARS) -> str:
     """Return a clean text in which nothing looks like a fence, for words that stand outside of one."""
     inside = clean_text(text, limit)
-    return _FENCE.sub("&lt;", inside) if any(bracket in inside for bracket in _BRACKETS) else inside
+    has_bracket = "<" in inside or (not inside.isascii() and ("\ufe64" in inside or "\uff1c" in inside))
+    # Also wide and small forms of the brackets: a model may read them as the real ones.
+    return _FENCE.sub("&lt;", inside) if has_bracket else inside
+
+
+def _label_name(label: str) -> str:
+    return _NOT_IN_LABEL.sub(" ", clean_text(label, LABEL_CHARS)).strip() or "text"
+
+
+_remembered_name = lru_cache(maxsize=256)(_label_name)
 
 
 def show_to_person(text: str) -> str:

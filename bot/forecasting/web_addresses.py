@@ -10,7 +10,7 @@ import unicodedata
 from binascii import a2b_base64
 from collections.abc import Callable, Container, Iterator
 from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bot.core.light_dataclass import dataclass
@@ -22,8 +22,8 @@ _LAYERS_OF_ESCAPES = 4
 # More addresses inside one address, or more labels in a row, only serve to exhaust the check.
 _INNER_ADDRESSES = 50
 _LABELS = 40
-_REMEMBERED_TEXTS = 1024
-_REMEMBERED_CHARS = 300
+REMEMBERED_TEXTS = 1024
+REMEMBERED_CHARS = 300
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _SCHEME_AND_SLASHES = re.compile(r"^[a-z]+:/*", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[/?#&=]+")
@@ -64,8 +64,10 @@ class WebAddress:
     @property
     def key(self) -> str:
         """The address as text, the same for all its spellings."""
-        pairs = "&".join(f"{name}={value}" for name, value in self.query)
-        return f"{self.host}{self.path}?{pairs}" if pairs else f"{self.host}{self.path}"
+        if not self.query:
+            return f"{self.host}{self.path}"
+        pairs = "&".join([f"{name}={value}" for name, value in self.query])
+        return f"{self.host}{self.path}?{pairs}"
 
     def is_on_hosts(self, hosts: frozenset[str]) -> bool:
         """Say whether the address is on one of these hosts or on one below it."""
@@ -106,17 +108,17 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _remember_short_texts(examine: Callable[_P, _R]) -> Callable[_P, _R]:
+def _remember_short_texts(examine: Callable[Concatenate[str, _P], _R]) -> Callable[Concatenate[str, _P], _R]:
     """Remember what a function found in short texts: each address of a search is examined several times.
 
     Long texts are examined again, since hostile ones would fill the memory.
     """
-    remembered = cast("Callable[_P, _R]", lru_cache(_REMEMBERED_TEXTS)(examine))
+    remembered = cast("Callable[Concatenate[str, _P], _R]", lru_cache(REMEMBERED_TEXTS)(examine))
 
     @wraps(examine)
-    def examined(*arguments: _P.args, **options: _P.kwargs) -> _R:
-        is_short = len(str(arguments[0])) <= _REMEMBERED_CHARS
-        return remembered(*arguments, **options) if is_short else examine(*arguments, **options)
+    def examined(text: str, /, *arguments: _P.args, **options: _P.kwargs) -> _R:
+        is_short = len(text) <= REMEMBERED_CHARS
+        return remembered(text, *arguments, **options) if is_short else examine(text, *arguments, **options)
 
     return examined
 

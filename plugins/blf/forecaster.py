@@ -209,7 +209,7 @@ class BlfForecaster:
             loop = create_belief_loop(question, session, anchor, steps=settings.most_steps, settings=manner)
             asked = _question_prompt(loop, anchor, settings)
             is_batch = settings.mode is SearchMode.BATCH and settings.zero_shot is ZeroShotMode.OFF
-            passed = (run_batch if is_batch else _run_sequential)(loop, settings, asked)
+            passed = run_batch(loop, settings, asked) if is_batch else await _begin_sequential(loop, settings, asked)
         prior = trial_prior(anchor)
         async with aclosing(passed) as stream:
             async for step in stream:
@@ -236,7 +236,8 @@ def _question_prompt(loop: BeliefLoop, anchor: StartingPoint, settings: BlfSetti
     )
 
 
-async def _run_sequential(loop: BeliefLoop, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
+async def _begin_sequential(loop: BeliefLoop, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
+    """Begin the conversation and return its steps."""
     submit = submit_tool(loop.question, loop.answer_format, loop.settings.submit_margin)
 
     def offer(number: int) -> tuple[ToolDefinition, ...]:
@@ -248,9 +249,7 @@ async def _run_sequential(loop: BeliefLoop, settings: BlfSettings, asked: str) -
         prompt_texts.system_prompt(loop, settings), asked, prompt_texts.prompt_version(loop.question, settings)
     )
     tools = (*settings.allowed_tools(loop.context.all_tools), submit)
-    async with aclosing(loop.run(LoopSettings(offer=offer, act=loop.use_tool, tools=tools, repeats=None))) as steps:
-        async for step in steps:
-            yield step
+    return loop.run(LoopSettings(offer=offer, act=loop.use_tool, tools=tools, repeats=None))
 
 
 def _has_settled(loop: BeliefLoop, settings: BlfSettings) -> bool:

@@ -126,6 +126,8 @@ class BinaryAnswerSchema:
         return BinaryPrediction(read_probability(raw, field, percent=field.startswith("percent")))
 
     def clamp(self, prediction: Prediction, margin: float) -> Prediction:
+        if isinstance(prediction, BinaryPrediction) and margin <= prediction.probability <= 1.0 - margin:
+            return prediction
         probability = prediction.probability if isinstance(prediction, BinaryPrediction) else 0.5
         return BinaryPrediction(min(max(probability, margin), 1.0 - margin))
 
@@ -389,10 +391,13 @@ class AnswerFormat:
 
     def read(self, arguments: Mapping[str, Json]) -> TargetPredictions:
         """Return a prediction for every target; raises UnreadableAnswer if one is missing or invalid."""
-        for field in (self.answer_schema.field, *self.answer_schema.aliases):
-            if field in arguments:
-                return self._read_targets(field, arguments[field])
-        message = f"{self.answer_schema.field} is missing"
+        field = self.answer_schema.field
+        if field in arguments:
+            return self._read_targets(field, arguments[field])
+        for alias in self.answer_schema.aliases:
+            if alias in arguments:
+                return self._read_targets(alias, arguments[alias])
+        message = f"{field} is missing"
         raise UnreadableAnswer(message)
 
     def clamp(self, predictions: TargetPredictions, margin: float) -> TargetPredictions:

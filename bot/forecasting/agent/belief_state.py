@@ -6,7 +6,7 @@ the update: the old belief is kept and a note says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Literal
@@ -70,8 +70,8 @@ class BeliefState:
             predictions=self.predictions,
             confidence=self.confidence,
             anchor=self.anchor,
-            evidence_for=_recorded_evidence(self.evidence_for),
-            evidence_against=_recorded_evidence(self.evidence_against),
+            evidence_for=tuple([item.evidence for item in self.evidence_for]),
+            evidence_against=tuple([item.evidence for item in self.evidence_against]),
             open_questions=self.open_questions,
             searches=self.searches,
             reason=self.reason,
@@ -81,8 +81,10 @@ class BeliefState:
     @property
     def chars(self) -> int:
         """The length of evidence and open questions, the parts that grow."""
-        items = (*self.evidence_for, *self.evidence_against)
-        return sum(len(item.text) + len(item.source) for item in items) + sum(map(len, self.open_questions))
+        parts = list(self.open_questions)
+        for item in (*self.evidence_for, *self.evidence_against):
+            parts += (item.text, item.source)
+        return sum(map(len, parts))
 
     def merge_searches(self, queries: Iterable[str]) -> tuple[str, ...]:
         """Return the searches with these added, each once."""
@@ -91,11 +93,22 @@ class BeliefState:
     def add_searches(self, queries: Iterable[str]) -> BeliefState:
         """Return the state with these searches added, each once."""
         known = self.merge_searches(queries)
-        return self if known == self.searches else replace(self, searches=known)
-
-
-def _recorded_evidence(items: tuple[EvidenceItem, ...]) -> tuple[Evidence, ...]:
-    return tuple(item.evidence for item in items)
+        if known == self.searches:
+            return self
+        # Every field is named, since this runs once a step and ``replace`` is twice as slow.
+        return BeliefState(
+            predictions=self.predictions,
+            confidence=self.confidence,
+            anchor=self.anchor,
+            evidence_for=self.evidence_for,
+            evidence_against=self.evidence_against,
+            open_questions=self.open_questions,
+            searches=known,
+            reason=self.reason,
+            names_given=self.names_given,
+            stated=self.stated,
+            informed=self.informed,
+        )
 
 
 BELIEF_FIELD = "updated_belief"
@@ -172,9 +185,12 @@ def belief_schema(answer_format: AnswerFormat, margin: float) -> dict[str, Json]
 
 
 def apply_belief_update(
-    state: BeliefState, update: Json, answer_format: AnswerFormat, *, margin: float
+    state: BeliefState, update: Json, answer_format: AnswerFormat, *, margin: float, informed: bool = False
 ) -> BeliefUpdate:
-    """Return the state after a model's update; without valid predictions the old state is kept unchanged."""
+    """Return the state after a model's update; without valid predictions the old state is kept unchanged.
+
+    A state that was updated is ``informed`` as given.
+    """
     if update is None:
         return BeliefUpdate(state, f"belief kept: {BELIEF_FIELD} was missing")
     if not isinstance(update, Mapping):
@@ -185,21 +201,30 @@ def apply_belief_update(
         return BeliefUpdate(state, f"belief kept: {error}")
     evidence = _EvidenceList(state)
     evidence.remove_named(_read_texts(update.get("contradicted"), limit=8))
+    reason = read_text(update.get("update_reasoning"), REASON_CHARS)
+    confidence = _CONFIDENCES.get(read_text(update.get("confidence"), 10).lower())
+    faults: list[str] = []
+    # Behind more white space than is read of a reason, there may still be one.
+    if not reason and not read_text(update.get("update_reasoning")):
+        faults.append("the update came without a reason")
+    if confidence is None:
+        faults.append("the update named no confidence")
     return BeliefUpdate(
         # Every field is named, since this runs once a step and ``replace`` is twice as slow.
         BeliefState(
             predictions=predictions,
-            confidence=_read_confidence(update.get("confidence"), state.confidence),
+            confidence=state.confidence if confidence is None else confidence,
             anchor=read_text(update.get("base_rate_anchor"), ITEM_CHARS) or state.anchor,
             evidence_for=evidence.merge_items("F", state.evidence_for, update.get("evidence_for")),
             evidence_against=evidence.merge_items("A", state.evidence_against, update.get("evidence_against")),
             open_questions=_read_open_questions(update, state),
             searches=state.merge_searches(_read_texts(update.get("searches_tried"))),
-            reason=read_text(update.get("update_reasoning"), REASON_CHARS),
+            reason=reason,
             names_given=evidence.given,
             stated=True,
+            informed=informed,
         ),
-        "; ".join(_update_faults(update)),
+        "; ".join(faults),
     )
 
 
@@ -210,11 +235,11 @@ def format_belief_state(state: BeliefState, answer_format: AnswerFormat) -> str:
         f"confidence: {state.confidence}",
         f"starting point: {state.anchor or 'none yet'}",
         "evidence for:",
-        *(f"  {item.name} [{item.source}] {item.text}" for item in state.evidence_for),
+        *[f"  {item.name} [{item.source}] {item.text}" for item in state.evidence_for],
         "evidence against:",
-        *(f"  {item.name} [{item.source}] {item.text}" for item in state.evidence_against),
+        *[f"  {item.name} [{item.source}] {item.text}" for item in state.evidence_against],
         "open questions:",
-        *(f"  - {question}" for question in state.open_questions),
+        *[f"  - {question}" for question in state.open_questions],
         f"searches so far: {' | '.join(state.searches) or 'none'}",
         f"last change: {state.reason or 'none yet'}",
     ]
@@ -229,11 +254,12 @@ class _EvidenceList:
         self._known = {item.text.casefold() for item in (*state.evidence_for, *state.evidence_against)}
         self._withdrawn: frozenset[str] = frozenset()
 
-    def remove_named(self, names: Iterator[str]) -> None:
-        self._withdrawn = frozenset(name.upper() for name in names)
+    def remove_named(self, names: Sequence[str]) -> None:
+        if names:
+            self._withdrawn = frozenset([name.upper() for name in names])
 
     def merge_items(self, letter: str, old: Sequence[EvidenceItem], raw: Json) -> tuple[EvidenceItem, ...]:
-        kept = [item for item in old if item.name not in self._withdrawn]
+        kept = [item for item in old if item.name not in self._withdrawn] if self._withdrawn else list(old)
         for words, source in _read_items(raw):
             if words.casefold() not in self._known and len(kept) < MAX_EVIDENCE_ITEMS:
                 self._known.add(words.casefold())
@@ -242,37 +268,27 @@ class _EvidenceList:
         return tuple(kept)
 
 
-def _read_items(raw: Json) -> Iterator[tuple[str, str]]:
+def _read_items(raw: Json) -> list[tuple[str, str]]:
+    read: list[tuple[str, str]] = []
     for item in raw[:MAX_NEW_ITEMS] if isinstance(raw, list) else ():
         if isinstance(item, Mapping):
             words, source = read_text(item.get("text"), ITEM_CHARS), read_text(item.get("source"), SOURCE_CHARS)
         else:
             words, source = read_text(item, ITEM_CHARS), ""
         if words:
-            yield words, source or UNSTATED_SOURCE
+            read.append((words, source or UNSTATED_SOURCE))
+    return read
 
 
 def _read_open_questions(update: Mapping[str, Json], state: BeliefState) -> tuple[str, ...]:
-    if not isinstance(update.get("key_uncertainties"), list):
-        return state.open_questions
-    return tuple(_read_texts(update["key_uncertainties"]))[:MAX_OPEN_QUESTIONS]
+    raw = update.get("key_uncertainties")
+    return tuple(_read_texts(raw))[:MAX_OPEN_QUESTIONS] if isinstance(raw, list) else state.open_questions
 
 
-def _read_texts(raw: Json, limit: int = ITEM_CHARS) -> Iterator[str]:
-    for item in raw if isinstance(raw, list) else ():
-        if words := read_text(item, limit):
-            yield words
-
-
-def _read_confidence(raw: Json, old: ConfidenceLevel) -> ConfidenceLevel:
-    return _CONFIDENCES.get(read_text(raw, 10).lower(), old)
-
-
-def _update_faults(update: Mapping[str, Json]) -> Iterator[str]:
-    if not read_text(update.get("update_reasoning")):
-        yield "the update came without a reason"
-    if read_text(update.get("confidence"), 10).lower() not in _CONFIDENCES:
-        yield "the update named no confidence"
+def _read_texts(raw: Json, limit: int = ITEM_CHARS) -> Sequence[str]:
+    if not raw or not isinstance(raw, list):
+        return ()
+    return [words for item in raw if (words := read_text(item, limit))]
 
 
 def _evidence_sides(schema: AnswerSchema) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from bot.core.beliefs import ModelUsage
+from bot.core.beliefs import NO_USAGE, ModelUsage
 from bot.core.errors import (
     AuthenticationError,
     BudgetExhaustedError,
@@ -162,7 +162,7 @@ class TurnResult:
     action: ModelAction | None = None
     failure: FoxcastError | None = None
     request_error: FoxcastError | None = None
-    usage: ModelUsage = field(default_factory=ModelUsage)
+    usage: ModelUsage = NO_USAGE
     documents: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     completion: ModelCompletion = field(default_factory=ModelCompletion)
@@ -187,7 +187,7 @@ class StructuredAnswer(Generic[T]):
     failure: FoxcastError | None = None
     request_error: FoxcastError | None = None
     arguments: Mapping[str, Json] = field(default_factory=dict)
-    usage: ModelUsage = field(default_factory=ModelUsage)
+    usage: ModelUsage = NO_USAGE
     documents: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -286,15 +286,7 @@ class ChatSession:
         """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
         listing = self._describe_new_tools(self.dialect, offered)
         self._turn = turn_text(number, steps, offered, "", folder=self.folder)
-        return turn_text(number, steps, offered, listing, folder=self.folder)
-
-    async def ask_action(self, offered: tuple[ToolDefinition, ...], fault: ActionCheck = accept_action) -> TurnResult:
-        """Ask for one action; ``fault`` says why an action is refused, which is repaired once.
-
-        The action joins the conversation only with ``answer`` or ``keep``. All failures are part of the returned
-        result.
-        """
-        return await self._ask_with_repair(self.dialect, offered, fault)
+        return turn_text(number, steps, offered, listing, folder=self.folder) if listing else self._turn
 
     async def ask_structured(
         self,
@@ -326,7 +318,7 @@ class ChatSession:
         self._turn = "" if self.percent else call_text(tool) if instruction is None else instruction
         if asked := self._describe_new_tools(dialect, (tool,)).strip("\n") or self._turn:
             self.say(asked)
-        turn_result = await self._ask_with_repair(dialect, (tool,), fault)
+        turn_result = await self.ask_action((tool,), fault, dialect=dialect)
         self.keep_action(turn_result)
         if not keep:
             self._restore(before)
@@ -359,16 +351,32 @@ class ChatSession:
         ):
             await self.context.report_performance(performance)
 
-    async def _ask_with_repair(
-        self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], fault: ActionCheck
+    async def ask_action(
+        self,
+        offered: tuple[ToolDefinition, ...],
+        fault: ActionCheck = accept_action,
+        *,
+        dialect: ActionDialect | None = None,
     ) -> TurnResult:
+        """Ask for one action; ``fault`` says why an action is refused, which is repaired once.
+
+        The action joins the conversation only with ``answer`` or ``keep``. All failures are part of the returned
+        result. ``dialect`` is another one than that of the conversation.
+        """
+        dialect = self.dialect if dialect is None else dialect
         self._answer_open_action()
         self._declare_new_tools(offered)
         turn_result = TurnResult()
         why = ""
         for attempt in range(MAX_ATTEMPTS):
-            if not await self._ask_once(dialect, offered, turn_result):
+            prompt = self._build_prompt(dialect, offered)
+            try:
+                given = await self.context.ask_model(self.role, prompt, seed=self.seed)
+            except SESSION_ERRORS as error:
+                turn_result.failure = turn_result.request_error = error
+                self.tally.count_error(error)
                 return turn_result
+            self._count_answer(prompt, given, turn_result)
             answer = dialect.read_action(turn_result.completion)
             turn_result.action = None if isinstance(answer, ParseFailure) else answer
             found = answer.reason if isinstance(answer, ParseFailure) else fault(answer)
@@ -387,17 +395,7 @@ class ChatSession:
         self._close_turn(turn_result, why)
         return turn_result
 
-    async def _ask_once(
-        self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], turn_result: TurnResult
-    ) -> bool:
-        """Ask once and count the answer; without an answer, note the reason in ``turn_result``."""
-        prompt = self._build_prompt(dialect, offered)
-        try:
-            answer = await self.context.ask_model(self.role, prompt, seed=self.seed)
-        except SESSION_ERRORS as error:
-            turn_result.failure = turn_result.request_error = error
-            self.tally.count_error(error)
-            return False
+    def _count_answer(self, prompt: Prompt, answer: ModelAnswer, turn_result: TurnResult) -> None:
         if prompt.handover and answer.model != self.model:
             # Another model took over and continues from the summary that it received.
             self.messages[:], self._last_message_index = prompt.handover, len(prompt.handover) - 1
@@ -408,15 +406,15 @@ class ChatSession:
         self.model = answer.model
         turn_result.add_answer(answer)
         self.tally.count_answer(answer.model)
-        return True
 
     def _build_prompt(self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...]) -> Prompt:
-        prompt = dialect.build_prompt(self.messages, self._tools, offered)
+        handover = self._build_handover(dialect)
+        prompt = dialect.build_prompt(self.messages, self._tools, offered, model=self.model, handover=handover)
         if self._sent and prompt.tools != self._sent:
             self._forget_native()
-            prompt = dialect.build_prompt(self.messages, self._tools, offered)
+            prompt = dialect.build_prompt(self.messages, self._tools, offered, model=self.model, handover=handover)
         self._sent = prompt.tools
-        return replace(prompt, model=self.model, handover=self._build_handover(dialect))
+        return prompt
 
     def _ask_again(self, turn_result: TurnResult, why: str, offered: tuple[ToolDefinition, ...]) -> None:
         self._keep_answer(turn_result.completion, turn_result.action)
@@ -430,9 +428,11 @@ class ChatSession:
     def _keep_answer(self, completion: ModelCompletion, action: ModelAction | None) -> None:
         self._answer_open_action()
         # No provider accepts an empty message.
-        empty = Message(speaker=MessageRole.ASSISTANT, text=EMPTY_ANSWER)
+        is_empty = not completion.calls and not completion.text.strip()
         self.messages.append(
-            empty if _is_empty_completion(completion) else self.dialect.build_message(completion, action)
+            Message(speaker=MessageRole.ASSISTANT, text=EMPTY_ANSWER)
+            if is_empty
+            else self.dialect.build_message(completion, action)
         )
         self._open, self._last_message_index = True, -1
 
@@ -449,9 +449,9 @@ class ChatSession:
         self._open, self._last_message_index = before._open, before._last_message_index
 
     def _declare_new_tools(self, offered: tuple[ToolDefinition, ...]) -> None:
-        known = {id(tool) for tool in self._tools}
-        if new := [tool for tool in offered if id(tool) not in known]:
-            self.declare_tools(new)
+        known = {*map(id, self._tools)}
+        if not known.issuperset(map(id, offered)):
+            self.declare_tools([tool for tool in offered if id(tool) not in known])
 
     def _forget_native(self) -> None:
         for place, message in enumerate(self.messages):
@@ -460,8 +460,8 @@ class ChatSession:
 
     def _build_handover(self, dialect: ActionDialect) -> tuple[Message, ...]:
         """Return the conversation for another model: its beginning, and a summary of the work since."""
-        first = next((at for at, one in enumerate(self.messages) if one.speaker is MessageRole.ASSISTANT), 0)
-        if not self.model or not first:
+        first = self._find_first_answer() if self.model else 0
+        if not first:
             return ()
         done = self.summary() if self.summary is not None else transcript_text(self.messages[first:])
         later = tuple(self._described.values())[self._first :]
@@ -470,17 +470,24 @@ class ChatSession:
             handover_text(done),
             self._turn + (dialect.describe_tools(later) if later else ""),
         )
-        last = replace(self.messages[first - 1], text="\n\n".join(filter(None, parts)))
+        asked = self.messages[first - 1]
+        text = "\n\n".join(filter(None, parts))
+        last = Message(speaker=asked.speaker, text=text, calls=asked.calls, answers=asked.answers, native=asked.native)
         return (*self.messages[: first - 1], last)
+
+    def _find_first_answer(self) -> int:
+        """Return the place of the first answer of the model, 0 if there is none."""
+        for place, message in enumerate(self.messages):
+            if message.speaker is MessageRole.ASSISTANT:
+                return place
+        return 0
 
     def _describe_new_tools(self, dialect: ActionDialect, offered: Sequence[ToolDefinition]) -> str:
         new = [tool for tool in offered if tool.name not in self._described]
+        if not new:
+            return ""
         self._described.update({tool.name: tool for tool in new})
-        return dialect.describe_tools(new) if new else ""
-
-
-def _is_empty_completion(completion: ModelCompletion) -> bool:
-    return not completion.calls and not completion.text.strip()
+        return dialect.describe_tools(new)
 
 
 def open_session(

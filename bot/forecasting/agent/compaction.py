@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from bot.core.beliefs import ModelUsage
+from bot.core.beliefs import NO_USAGE, ModelUsage
 from bot.core.errors import ConfigError
 from bot.core.interfaces import TrialContext
 from bot.core.language_models import Message, MessageRole, ModelDialect, ModelPerformance, ToolDefinition
@@ -33,7 +33,7 @@ class CompactionResult:
     """A state after compaction, what that cost, the record of the answer, and a note on it."""
 
     state: BeliefState
-    usage: ModelUsage = field(default_factory=ModelUsage)
+    usage: ModelUsage = NO_USAGE
     documents: tuple[str, ...] = ()
     note: str = ""
 

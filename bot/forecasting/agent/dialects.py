@@ -60,12 +60,18 @@ class JsonDialect:
     belief: Mapping[str, Json] | None = None
 
     def build_prompt(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+        allowed: Sequence[ToolDefinition] = (),
+        *,
+        model: str = "",
+        handover: tuple[Message, ...] = (),
     ) -> Prompt:
         # The server does not cache the schema, so it contains only what may be called.
         offered = allowed or tools
         schema = _ACTION_SCHEMAS.find((self.belief, *offered), lambda: MappingProxyType(self._actions_schema(offered)))
-        return Prompt(messages=tuple(messages), schema=schema, stable=len(messages))
+        return Prompt(messages=tuple(messages), schema=schema, stable=len(messages), model=model, handover=handover)
 
     def describe_tools(self, tools: Sequence[ToolDefinition]) -> str:
         lines = [
@@ -185,12 +191,24 @@ class NativeDialect:
     belief: Mapping[str, Json] | None = None
 
     def build_prompt(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+        allowed: Sequence[ToolDefinition] = (),
+        *,
+        model: str = "",
+        handover: tuple[Message, ...] = (),
     ) -> Prompt:
         offered = self._add_belief(tools)
-        names = tuple(tool.name for tool in allowed)
-        named = names if len(names) < len(offered) else ()
-        return Prompt(messages=tuple(messages), tools=offered, allowed=named, stable=len(messages))
+        named = tuple([tool.name for tool in allowed]) if len(allowed) < len(offered) else ()
+        return Prompt(
+            messages=tuple(messages),
+            tools=offered,
+            allowed=named,
+            stable=len(messages),
+            model=model,
+            handover=handover,
+        )
 
     def describe_tools(self, tools: Sequence[ToolDefinition]) -> str:
         """Return nothing: the provider shows the model its tools."""
@@ -217,11 +235,11 @@ class NativeDialect:
         )
 
     def build_message(self, completion: ModelCompletion, action: ModelAction | None) -> Message:
-        if all(map(_can_return_call, completion.calls)) and len({call.id for call in completion.calls}) == len(
-            completion.calls
-        ):
+        calls = completion.calls
+        are_different = len(calls) < 2 or len({call.id for call in calls}) == len(calls)
+        if are_different and all(map(_can_return_call, calls)):
             # Some servers write nothing if there are no arguments, and accept only an object in the history.
-            calls = tuple(call if call.arguments else replace(call, arguments="{}") for call in completion.calls)
+            calls = tuple([call if call.arguments else replace(call, arguments="{}") for call in calls])
             return Message(speaker=MessageRole.ASSISTANT, text=completion.text, calls=calls, native=completion.native)
         # Many servers refuse a history with arguments that are not JSON. Those that sign a call refuse a repaired one,
         # so it is sent back in words, as it was understood.
@@ -273,7 +291,7 @@ def _can_return_call(call: ToolCall) -> bool:
     if not call.id or not _NAME.fullmatch(call.name):
         return False
     try:
-        return isinstance(json.loads(call.arguments or "{}", parse_constant=_refuse_constant), dict)
+        return isinstance(_STRICT_DECODER.decode(call.arguments or "{}"), dict)
     except (ValueError, RecursionError):
         return False
 
@@ -281,6 +299,9 @@ def _can_return_call(call: ToolCall) -> bool:
 def _refuse_constant(constant: str) -> NoReturn:
     message = f"{constant} is not JSON"
     raise ValueError(message)
+
+
+_STRICT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _add_belief_arguments(tools: Sequence[ToolDefinition], belief: Mapping[str, Json]) -> tuple[ToolDefinition, ...]:

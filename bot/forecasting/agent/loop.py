@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import field, replace
 from typing import Literal
 
@@ -123,10 +122,7 @@ async def run_loop(
     The caller has begun the conversation. After a closing action the next message to the session answers it, so
     another loop can continue from there.
     """
-    session.declare_tools(loop_settings.tools)
-    run = _LoopRun(session=session, settings=loop_settings, steps=steps, offered=())
-    run.offer(begin)
-    session.say(session.turn_text(begin, steps, run.offered))
+    run = _begin_run(session, loop_settings, steps=steps, begin=begin)
     for number in range(begin, steps + 1):
         turn = await run.run_turn(number)
         # The engine may stop at its own limit after any turn, so no work may follow the yield.
@@ -142,7 +138,8 @@ class _LoopRun:
     session: ChatSession
     settings: LoopSettings
     steps: int
-    offered: tuple[ToolDefinition, ...]
+    offered: tuple[ToolDefinition, ...] = ()
+    _names: set[str] = field(default_factory=set)
     _tokens: int = 0
     _calls: Counter[str] = field(default_factory=Counter)
 
@@ -151,6 +148,7 @@ class _LoopRun:
         session = self.session
         is_late = session.context.is_final_answer_time(f"{session.role} {session.seed} {number}")
         self.offered = self.settings.offer(self.steps if is_late else number)
+        self._names = {tool.name for tool in self.offered}
 
     async def run_turn(self, number: int) -> LoopTurn:
         turn_result = await self.session.ask_action(self.offered, lambda action: self._find_fault(number, action))
@@ -167,7 +165,7 @@ class _LoopRun:
                 failure=failure,
                 end_reason=reason,
             )
-        if action.name in self.settings.closing_tools and self._is_offered(action.name):
+        if action.name in self.settings.closing_tools and action.name in self._names:
             self.session.keep_action(turn_result)
             notes = drop_empty(*turn_result.notes, *action.notes)
             return LoopTurn(
@@ -198,7 +196,7 @@ class _LoopRun:
         )
 
     async def _execute_action(self, action: ModelAction, times: int) -> ToolResult:
-        if not self._is_offered(action.name):
+        if action.name not in self._names:
             return text_result(self._explain_not_offered(action), failed=True)
         if times > 1:
             return text_result(
@@ -221,7 +219,7 @@ class _LoopRun:
 
     def _find_fault(self, number: int, action: ModelAction) -> str | None:
         """Return why an action is refused: an unreadable answer, or no answer when only an answer is allowed."""
-        if self._is_offered(action.name):
+        if action.name in self._names:
             return self.settings.find_fault(action)
         if any(tool.name not in self.settings.closing_tools for tool in self.offered):
             return None
@@ -241,9 +239,6 @@ class _LoopRun:
             case failure:
                 return failure or MalformedDataError("no action")
 
-    def _is_offered(self, name: str) -> bool:
-        return any(tool.name == name for tool in self.offered)
-
     def _count_call(self, action: ModelAction) -> int:
         """Return how often this call was made, including now; 1 if repeats are allowed."""
         if self.settings.repeats is None or action.name in self.settings.repeatable:
@@ -261,9 +256,18 @@ class _LoopRun:
         return "steps" if number >= self.steps else ""
 
 
+def _begin_run(session: ChatSession, loop_settings: LoopSettings, *, steps: int, begin: int) -> _LoopRun:
+    """Name all tools to the model and open the first turn."""
+    session.declare_tools(loop_settings.tools)
+    run = _LoopRun(session=session, settings=loop_settings, steps=steps)
+    run.offer(begin)
+    session.say(session.turn_text(begin, steps, run.offered))
+    return run
+
+
 def drop_empty(*notes: str) -> tuple[str, ...]:
     """Return the notes that are not empty."""
-    return tuple(note for note in notes if note)
+    return tuple(filter(None, notes))
 
 
 SEARCH_TOOL = "web_search"
@@ -299,6 +303,8 @@ class BeliefLoop:
     seen_evidence: bool = False
     _actions: list[str] = field(default_factory=list)
     _opening_remarks: tuple[str, ...] = ()
+    # A state with its number, and the text that shows it.
+    _shown: tuple[BeliefState | None, int, str] = (None, 0, "")
 
     @property
     def context(self) -> TrialContext:
@@ -336,14 +342,17 @@ class BeliefLoop:
             before_action=self._accept_update,
             after_action=self._finish_turn,
         )
-        async with aclosing(run_loop(self.session, own, steps=self.steps, begin=begin)) as turns:
-            async for turn in turns:
-                self._remember_turn(turn, loop_settings)
-                step, failure = await self._make_step(turn)
-                # The engine may stop at its own limit after any step, so no work may follow the last one.
-                yield replace(step, final=True) if turn.is_last and failure is None else step
-                if failure is not None:
-                    raise failure
+        run = _begin_run(self.session, own, steps=self.steps, begin=begin)
+        for number in range(begin, self.steps + 1):
+            turn = await run.run_turn(number)
+            self._remember_turn(turn, loop_settings)
+            step, failure = await self._make_step(turn)
+            # The engine may stop at its own limit after any step, so no work may follow the last one.
+            yield step
+            if failure is not None:
+                raise failure
+            if turn.is_last:
+                return
 
     async def use_tool(self, action: ModelAction) -> ToolResult:
         """Use a tool of the trial as the model asked; the search query becomes part of the belief."""
@@ -371,14 +380,18 @@ class BeliefLoop:
     def _apply_update(self, action: ModelAction) -> BeliefUpdate:
         if not self.settings.states_beliefs:
             return BeliefUpdate(self.state)
-        update = apply_belief_update(self.state, action.belief, self.answer_format, margin=self.settings.step_margin)
+        update = apply_belief_update(
+            self.state,
+            action.belief,
+            self.answer_format,
+            margin=self.settings.step_margin,
+            informed=self.state.informed or self.seen_evidence,
+        )
+        kept_old = update.kept_old
         self._updates += 1
-        self._refused += update.kept_old
-        self.session.tally.count_belief_update(read=not update.kept_old)
-        informed = self.state.informed or (self.seen_evidence and not update.kept_old)
-        if update.state.informed == informed:
-            return update
-        return BeliefUpdate(replace(update.state, informed=informed), update.note)
+        self._refused += kept_old
+        self.session.tally.count_belief_update(read=not kept_old)
+        return update
 
     def _accept_update(self, action: ModelAction) -> None:
         update = self._apply_update(action)
@@ -466,7 +479,7 @@ class BeliefLoop:
             lines.append(f"given as {self.answer_format.format(given)}, kept within its bounds")
         # Whether the update was applied no longer matters: the submitted answer counts.
         lines += [*turn.notes, *drop_empty(update.note), *self._describe_refusals()]
-        return self._build_step(_record_action(action), "\n".join(lines), turn.turn_result, turn.notes)
+        return self._build_step(_record_action(action), "\n".join(lines), turn.turn_result, turn.notes, final=True)
 
     def _keep_within_bounds(self) -> None:
         kept = self.answer_format.clamp(self.state.predictions, self.settings.submit_margin)
@@ -479,12 +492,22 @@ class BeliefLoop:
     def _state_text(self, number: int) -> str:
         if not self.settings.states_beliefs:
             return ""
-        return (
-            f"Belief state after step {number} of {self.steps}\n{format_belief_state(self.state, self.answer_format)}"
-        )
+        state, of_number, text = self._shown
+        # A reply to the model and the summary for another one show the same.
+        if state is not self.state or of_number != number:
+            shown = format_belief_state(self.state, self.answer_format)
+            text = f"Belief state after step {number} of {self.steps}\n{shown}"
+            self._shown = (self.state, number, text)
+        return text
 
     def _build_step(
-        self, action: StepAction, text: str, turn_result: TurnResult, remarks: tuple[str, ...] = ()
+        self,
+        action: StepAction,
+        text: str,
+        turn_result: TurnResult,
+        remarks: tuple[str, ...],
+        *,
+        final: bool = False,
     ) -> Step:
         observation = StepObservation(text=text, documents=(*self.documents, *turn_result.documents))
         began, self._opening_remarks, self.documents = self._opening_remarks, (), ()
@@ -493,6 +516,7 @@ class BeliefLoop:
             observation=observation,
             belief=self.state.belief,
             usage=turn_result.usage,
+            final=final,
             remarks=(*began, *remarks),
         )
 

@@ -35,6 +35,8 @@ class UnreadableAnswer(ValueError):
 
 def read_number(raw: Json, what: str) -> float:
     """Return a finite number; texts such as "0.7" and "70 %" count; raises UnreadableAnswer for anything else."""
+    if isinstance(raw, float) and math.isfinite(raw):
+        return raw
     value: object = raw
     if isinstance(raw, str) and len(raw) <= 40:
         text, percent = raw.strip(), raw.strip().endswith("%")
@@ -105,7 +107,14 @@ def read_text(raw: Json, limit: int = MAX_TEXT) -> str:
 
     A longer text is cut behind a word.
     """
-    return cut_text(remove_control_characters(raw[: 2 * limit]).strip(), limit) if isinstance(raw, str) else ""
+    # Ten texts of each answer are read, nearly all of them short and printable.
+    if not raw or not isinstance(raw, str):
+        return ""
+    text = raw[: 2 * limit]
+    if not text.isprintable():
+        text = remove_control_characters(text)
+    text = text.strip()
+    return text if len(text) <= limit else cut_text(text, limit)
 
 
 def cut_text(text: str, limit: int) -> str:
@@ -206,9 +215,18 @@ class ActionDialect(Protocol):
     """A dialect: how a prompt is written, an answer parsed, and both kept in the conversation."""
 
     def build_prompt(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+        allowed: Sequence[ToolDefinition] = (),
+        *,
+        model: str = "",
+        handover: tuple[Message, ...] = (),
     ) -> Prompt:
-        """Return the prompt that offers ``tools``; those in ``allowed`` may be called now (None: all of them)."""
+        """Return the prompt that offers ``tools``; those in ``allowed`` may be called now (None: all of them).
+
+        ``model`` took part in the conversation, and another one gets the ``handover``.
+        """
         ...
 
     def describe_tools(self, tools: Sequence[ToolDefinition]) -> str:
@@ -262,7 +280,7 @@ def clean_object(value: Mapping[str, Json]) -> dict[str, Json]:
 
 def _is_writable(text: str) -> bool:
     """Say whether the value of a JSON text can be written unchanged; for most texts this check is fast."""
-    return text.isascii() and "\x7f" not in text and not any(escape in text for escape in _ESCAPES)
+    return text.isascii() and "\x7f" not in text and _ESCAPED_CHARACTER.search(text) is None
 
 
 def explain_empty_answer(completion: ModelCompletion) -> str:
@@ -301,7 +319,7 @@ def _parse_integer(text: str) -> int:
 
 
 # Escapes in JSON text for characters that no file can hold; line breaks, tabs and quotation marks have their own.
-_ESCAPES = ("\\u", "\\b", "\\f")
+_ESCAPED_CHARACTER = re.compile(r"\\[ubf]")
 _DECODER = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_parse_float, parse_int=_parse_integer)
 
 

@@ -154,7 +154,7 @@ def judging_text(question: Question, *, folder: Path | None = None) -> str:
 
 def join_tool_names(tools: Sequence[ToolDefinition]) -> str:
     """Return the names of tools as they are written in prompts."""
-    return ", ".join(tool.name for tool in tools)
+    return ", ".join([tool.name for tool in tools])
 
 
 def submit_tool(question: Question, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
@@ -228,7 +228,8 @@ def _answer_text(question: Question) -> str:
 
 
 def _targets_text(question: Question, cutoff: datetime) -> str:
-    lines = [_unit_text(question)] if _unit_text(question) else []
+    unit = _unit_text(question)
+    lines = [unit] if unit else []
     if len(question.targets) == 1:
         due = question.targets[0].resolves_at or question.closes_at
         lines.append(
@@ -326,8 +327,7 @@ def _crowd_text(question: Question, answer_format: AnswerFormat) -> str:
 
 def _facts_text(question: Question) -> str:
     # The value that a market froze is the crowd's price, which has its own setting.
-    facts = question.published_facts
-    if question.crowd is not None or not facts:
+    if question.crowd is not None or not (facts := question.published_facts):
         return ""
     listed = "\n".join(f"{name}: {value}" for name, value in facts.items())
     return f"\n\n## What the venue publishes with it\n{fence_text(listed, 'facts')}"

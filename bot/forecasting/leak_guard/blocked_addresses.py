@@ -13,11 +13,14 @@ that only the background names (they decide nothing), and hosts that the operato
 
 import re
 from collections.abc import Iterable
+from dataclasses import field
 from functools import lru_cache
 
 from bot.core.light_dataclass import dataclass
 from bot.core.questions import Question
 from bot.forecasting.web_addresses import (
+    REMEMBERED_CHARS,
+    REMEMBERED_TEXTS,
     WebAddress,
     find_addresses,
     find_inner_addresses,
@@ -48,6 +51,8 @@ class BlockedAddresses:
     hosts: frozenset[str] = frozenset()
     pages: tuple[WebAddress, ...] = ()
     allowed_pages: tuple[WebAddress, ...] = ()
+    # What was found of short addresses: each of a search is examined when it comes, and again when it is shown.
+    _verdicts: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def refusal(self, url: str) -> str | None:
         """Say why an address must not be read, or None. A text that is not an address is refused too."""
@@ -58,9 +63,11 @@ class BlockedAddresses:
 
     def redact(self, text: str) -> str:
         """Return the text with each blocked address replaced by ``REDACTED``."""
-        if not self.hosts and not self.pages:
+        may_hold_address = "." in text or ":/" in text
+        if not may_hold_address or not (self.hosts or self.pages):
             return text
-        parts, end = [], 0
+        parts: list[str] = []
+        end = 0
         for found in find_addresses(text):
             bare = trim_punctuation(found.group())
             address = parse_address(bare)
@@ -69,10 +76,18 @@ class BlockedAddresses:
             if address is not None and leads(address, bare):
                 parts += [text[end : found.start()], REDACTED]
                 end = found.start() + len(bare)
-        return "".join((*parts, text[end:]))
+        return "".join((*parts, text[end:])) if parts else text
 
     def _may_lead_to(self, address: WebAddress, url: str) -> bool:
         """Say whether an address could lead to a blocked page: refusing a good address is better than missing one."""
+        known = self._verdicts.get(url)
+        if known is None:
+            known = self._examine(address, url)
+            if len(url) <= REMEMBERED_CHARS and len(self._verdicts) < REMEMBERED_TEXTS:
+                self._verdicts[url] = known
+        return known
+
+    def _examine(self, address: WebAddress, url: str) -> bool:
         if is_too_complex(url):
             return True
         # The address of a named page contains its host, so that says nothing against it.
@@ -80,12 +95,16 @@ class BlockedAddresses:
         return names_host or self._leads_to(address, url)
 
     def _leads_to(self, address: WebAddress, url: str) -> bool:
-        return self._is_blocked(address) or any(map(self._is_blocked, find_inner_addresses(url)))
+        if self._is_blocked(address):
+            return True
+        inner = find_inner_addresses(url)
+        return bool(inner) and any(map(self._is_blocked, inner))
 
     def _is_blocked(self, address: WebAddress) -> bool:
-        page = address.page if self.pages else address
-        if any(blocked.page.covers(page) for blocked in self.pages):
-            return True
+        if self.pages:
+            page = address.page
+            if any(blocked.page.covers(page) for blocked in self.pages):
+                return True
         return address.is_on_hosts(self.hosts) and not self._is_named(address)
 
     def _is_named(self, address: WebAddress) -> bool:

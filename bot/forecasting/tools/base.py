@@ -47,12 +47,16 @@ def find_argument_fault(arguments: object, schema: Mapping[str, Any]) -> str | N
     if not isinstance(arguments, Mapping):
         return "the arguments are not a JSON object"
     properties = schema["properties"]
-    if missing := [name for name in schema["required"] if name not in arguments]:
-        return f"{missing[0]} is missing"
-    if any(name not in properties for name in arguments):
-        return f"there are arguments besides {', '.join(properties)}" if properties else "there are no arguments"
-    faults = ((name, _value_fault(value, properties[name])) for name, value in arguments.items())
-    return next((f"{name} {fault}" for name, fault in faults if fault), None)
+    for name in schema["required"]:
+        if name not in arguments:
+            return f"{name} is missing"
+    for name in arguments:
+        if name not in properties:
+            return f"there are arguments besides {', '.join(properties)}" if properties else "there are no arguments"
+    for name, value in arguments.items():
+        if fault := _value_fault(value, properties[name]):
+            return f"{name} {fault}"
+    return None
 
 
 def _value_fault(value: object, schema: Mapping[str, Any]) -> str | None:

@@ -24,7 +24,7 @@ from bot.forecasting.leak_guard.cutoff import engines_for_cutoff, is_after_cutof
 from bot.forecasting.recording import RecordedReply, format_exchange_key
 from bot.forecasting.services import ConfiguredSearchEngine
 from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
-from bot.forecasting.trial_memory import WEB_SEARCH, FilterCounts, ShownResult, ToolCallNote
+from bot.forecasting.trial_memory import NOTHING_CAUGHT, WEB_SEARCH, FilterCounts, ShownResult, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.forecasting.untrusted_text import clean_text, fence_text
 from bot.forecasting.web_addresses import parse_address
@@ -100,10 +100,8 @@ class WebSearchTool:
                 self.context.warn("search engine does not answer", engine.name, error)
                 continue
             hits = HITS_SERIALIZER.value(reply.value)[: self.context.section.results]
-            return [
-                GuardedResult(hit=hit, exchange=format_exchange_key(reply.key), place=place)
-                for place, hit in enumerate(hits)
-            ]
+            exchange = format_exchange_key(reply.key)
+            return [GuardedResult(hit=hit, exchange=exchange, place=place) for place, hit in enumerate(hits)]
         return None
 
     async def _ask_engine(self, engine: ConfiguredSearchEngine, query: str, trace: ToolCallTrace) -> RecordedReply:
@@ -122,16 +120,17 @@ class WebSearchTool:
         return search_bound(engine, self.context.guards.cutoff, backdated=self.context.guards.backdated)
 
     def _filter_by_date(self, found: Sequence[GuardedResult]) -> tuple[list[GuardedResult], FilterCounts]:
-        guards, seen, caught = self.context.guards, set(), FilterCounts()
+        guards, seen, caught = self.context.guards, set[str](), NOTHING_CAUGHT
         kept = []
         for result in found:
             address = parse_address(result.hit.url)
-            if address is None or address.key in seen:
+            if address is None or (key := address.key) in seen:
                 continue
-            seen.add(address.key)
-            if any(guards.blocks.refusal(url) is not None for url in result_addresses(result.hit)):
+            seen.add(key)
+            hit, blocks = result.hit, guards.blocks
+            if blocks.refusal(hit.url) or (hit.source_url and blocks.refusal(hit.source_url)):
                 caught += FilterCounts(blocked=1)
-            elif is_after_cutoff(result.hit.published_at, guards.cutoff, backdated=guards.backdated):
+            elif is_after_cutoff(hit.published_at, guards.cutoff, backdated=guards.backdated):
                 caught += FilterCounts(dates=1)
             else:
                 kept.append(result)
@@ -141,7 +140,7 @@ class WebSearchTool:
         self, results: Sequence[GuardedResult], verdict: ContentVerdict
     ) -> tuple[list[GuardedResult], FilterCounts]:
         """Return the results that pass the filter; for an earlier day those that it allowed, without unchecked ones."""
-        strict, kept, caught = self.context.guards.backdated and verdict.checked, [], FilterCounts()
+        strict, kept, caught = self.context.guards.backdated and verdict.checked, [], NOTHING_CAUGHT
         for place, result in enumerate(results):
             if place in verdict.dropped:
                 caught += FilterCounts(content=1)
@@ -155,17 +154,21 @@ class WebSearchTool:
         self, number: int, kept: Sequence[GuardedResult], caught: FilterCounts, *, checked: bool
     ) -> ToolOutcome:
         head = [f"search_{number}: {len(kept) or 'no'} {'result' if len(kept) == 1 else 'results'}."]
-        head += [f"{reply[0].upper()}{reply[1:]}." for reply in (caught.describe("results"),) if reply]
+        if reply := caught.describe("results"):
+            head.append(f"{reply[0].upper()}{reply[1:]}.")
         if kept and self.context.guards.backdated and not checked:
             head.append("These results were not checked for information from after the cutoff.")
-        sources = tuple(self._build_source(result, number, place) for place, result in enumerate(kept, 1))
-        found = tuple(
-            ShownResult(exchange=result.exchange, place=result.place, url=result.hit.url, checked=result.checked)
-            for result in kept
+        text, sources, found = [" ".join(head)], [], []
+        for place, result in enumerate(kept, 1):
+            source = self._build_source(result, number, place)
+            sources.append(source)
+            text.append(self._show_source(source))
+            url = result.hit.url
+            found.append(ShownResult(exchange=result.exchange, place=result.place, url=url, checked=result.checked))
+        note = ToolCallNote(
+            search=number, found=tuple(found), addresses=tuple([item.url for item in found]), caught=caught
         )
-        note = ToolCallNote(search=number, found=found, addresses=tuple(item.url for item in found), caught=caught)
-        shown = (self._show_source(source) for source in sources)
-        return ToolOutcome(text="\n".join((" ".join(head), *shown)), sources=sources, note=note)
+        return ToolOutcome(text="\n".join(text), sources=tuple(sources), note=note)
 
     def _build_source(self, result: GuardedResult, search: int, place: int) -> ShownSource:
         hit = limit_unchecked_hit(result.hit, self.context, checked=result.checked)
@@ -198,8 +201,8 @@ def select_engines(
 def clean_query(text: str) -> str:
     """Return a query in one line and within limits, without operators that would undo the guards."""
     query = " ".join(clean_text(unicodedata.normalize("NFKC", text), 4 * QUERY_CHARS).split())
-    while (stripped := " ".join(_OPERATORS.sub(" ", query).split())) != query:
-        query = stripped
+    while _OPERATORS.search(query) is not None:
+        query = " ".join(_OPERATORS.sub(" ", query).split())
     return query[:QUERY_CHARS].strip()
 
 
@@ -235,7 +238,9 @@ def limit_unchecked_hit(hit: SearchResult, context: ToolContext, *, checked: boo
 def join_hit_text(hit: SearchResult) -> str:
     """Return the excerpt and the text of a result joined; an excerpt that the text repeats is left out."""
     excerpt = hit.snippet.strip()
-    return "\n".join(part for part in ("" if excerpt in hit.text else excerpt, hit.text) if part)
+    if not hit.text:
+        return excerpt
+    return hit.text if not excerpt or excerpt in hit.text else f"{excerpt}\n{hit.text}"
 
 
 def clean_hit_text(hit: SearchResult, context: ToolContext) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bot.core.research import SearchResult
 from bot.forecasting.leak_guard.blocked_addresses import REDACTED, BlockedAddresses
-from bot.forecasting.web_addresses import ADDRESS_CHARS, parse_address
+from bot.forecasting.web_addresses import ADDRESS_CHARS, REMEMBERED_CHARS, REMEMBERED_TEXTS, parse_address
 from tests.unit.forecasting.research_fixture import ResearchFixture, hit, market
 
 ANSWER = "https://news.example/answer/1"
@@ -78,6 +78,25 @@ def test_an_address_without_the_labels_of_a_host_is_not_refused_for_it(text: str
 def test_what_is_beyond_the_bounds_is_refused(url: str) -> None:
     assert HOSTS.refusal(url) is not None
     assert HOSTS.refusal(url[:30]) is None
+
+
+def test_an_address_that_comes_again_is_judged_as_before() -> None:
+    blocks = BlockedAddresses(frozenset({"lantern.example"}))
+    bad, good = "https://lantern.example/q", "https://good.example/q"
+    for _ in range(2):
+        assert (blocks.refusal(bad) is None, blocks.refusal(good) is None) == (False, True)
+        assert blocks.redact(f"See {bad} and {good} there.") == f"See {REDACTED} and {good} there."
+
+
+def test_hostile_addresses_do_not_fill_the_memory() -> None:
+    blocks = BlockedAddresses(frozenset({"lantern.example"}))
+    for number in range(REMEMBERED_TEXTS + 10):
+        assert blocks.refusal(f"https://good.example/{number}") is None
+    assert blocks.refusal("https://good.example/" + "a" * REMEMBERED_CHARS) is None
+    assert blocks.refusal("https://lantern.example/" + "a" * REMEMBERED_CHARS) is not None
+    remembered = blocks._verdicts  # noqa: SLF001 - nothing else shows how much is kept
+    assert len(remembered) == REMEMBERED_TEXTS
+    assert max(map(len, remembered)) < REMEMBERED_CHARS
 
 
 def test_words_with_dots_stay_in_a_text_and_addresses_that_lead_elsewhere_go() -> None:

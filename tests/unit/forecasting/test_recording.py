@@ -61,7 +61,7 @@ async def never(nth: int) -> Any:
 
 async def run(here: TrialRecording, kind: str, asked: str, make: Callable[[int], Awaitable[Any]]) -> RecordedReply:
     async with here.exchange(kind, asked) as exchange:
-        if exchange.is_new:
+        if exchange.recorded is None:
             exchange.value = await make(exchange.number)
     return exchange.reply
 
@@ -196,6 +196,31 @@ async def test_trouble_with_the_store_is_not_told_again(research: ResearchFixtur
     with pytest.raises(StoreError):
         await run(await record(research), "model", A, lambda _: say(StoreError("full")))
     assert (await run(await record(research), "model", A, lambda _: say(1))).value == 1
+
+
+async def test_what_could_not_begin_was_not_asked(research: ResearchFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = await record(research)
+    await here.replay_or_run("search", B, lambda: say(1), with_next=True)
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(
+            type(research.ledger.recordings), "add_all", lambda *_, **__: say(StoreError("the disk is full"))
+        )
+        with pytest.raises(StoreError, match="the disk is full"):
+            await run(here, "model", A, never)
+    assert (await run(here, "model", A, say)).value == 0
+
+
+async def test_an_error_of_a_reference_is_whole_in_the_record(research: ResearchFixture) -> None:
+    here = await record(research)
+
+    async def ask() -> None:
+        async with here.exchange("model", A) as exchange:
+            exchange.is_reference = True
+            await say(ServiceUnavailableError("later"))
+
+    with pytest.raises(ServiceUnavailableError, match="later"):
+        await ask()
+    assert await _kinds_on_record(research) == ["model"]
 
 
 async def test_what_json_cannot_say_is_a_broken_contract(research: ResearchFixture) -> None:

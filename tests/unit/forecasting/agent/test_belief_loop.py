@@ -1,6 +1,7 @@
 """A trial believes something valid at every step, and says why it ended where that was not by submitting."""
 
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from bot.forecasting.agent.chat_session import open_session
 from bot.forecasting.agent.loop import BeliefLoop, LoopSettings, create_belief_loop
 from bot.forecasting.agent.parsing import ModelAction
 from bot.forecasting.agent.prompt_texts import question_text, submit_tool
+from bot.forecasting.agent.tool_schemas import text_result
 from bot.testing.trial_context import ScriptedTrialContext
 from tests.plugins.blf.cases import (
     CHOICE,
@@ -115,6 +117,29 @@ async def test_what_stands_after_a_step_follows_the_belief() -> None:
     await steps_of(loop_of(at), reply_suffix=lambda number: f"{5 - number} steps are left")
     text = at.prompts[1].prompt.messages[-1].text
     assert text.index("last change") < text.index("4 steps are left") < text.index("Step 2 of 5")
+
+
+async def test_each_reply_shows_the_belief_of_its_own_step() -> None:
+    # The second action changes nothing, and the third comes from a tool that changes the belief itself.
+    at = create_context(search("a", BELIEVED), move("think", {}), move("think", {}), submit(0.5, BELIEVED))
+    loop = loop_of(at)
+
+    async def act(move: ModelAction) -> ToolResult:
+        if move.name != "think":
+            return await loop.use_tool(move)
+        if len(at.prompts) == 3:
+            loop.state = replace(loop.state, reason="a tool found more")
+        return text_result("noted")
+
+    await steps_of(loop, act=act, repeats=None)
+    replies = [one.prompt.messages[-1].text for one in at.prompts[1:]]
+    assert [f"Belief state after step {number} of 5" in reply for number, reply in enumerate(replies, 1)] == [True] * 3
+    assert ["a tool found more" in reply for reply in replies] == [False, False, True]
+    assert loop.session.summary is not None
+    shown = loop.session.summary()
+    loop.state = replace(loop.state, reason="a person knows better")
+    assert "a person knows better" not in shown
+    assert "a person knows better" in loop.session.summary()
 
 
 async def test_without_beliefs_only_submitting_changes_the_answer() -> None:
