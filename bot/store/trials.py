@@ -247,13 +247,9 @@ FORGET_FORECAST = (
     "delete from step where forecast = ?",
 )
 _INSERT_RECORDING = """
-insert into recording (scope, trial, kind, key, nth, at, answer)
-values (:scope, :trial, :kind, :key, :nth, :at, :answer) on conflict do nothing
+insert into recording (scope, trial, kind, key, nth, at, answer) values (?, ?, ?, ?, ?, ?, ?) on conflict do nothing
 """
-_KNOWN_RESPONSE = """
-select answer from recording
-where scope = :scope and trial = :trial and kind = :kind and key = :key and nth = :nth
-"""
+_KNOWN_RESPONSE = "select answer from recording where scope = ? and trial = ? and kind = ? and key = ? and nth = ?"
 _ANY_RECORDING = "select 1 from recording where scope = :scope and trial = :trial limit 1"
 _RECORDINGS_OF_TRIAL = """
 select kind, key, nth, answer from recording
@@ -281,6 +277,33 @@ class RecordedResponse:
 
     digest: str
     body: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingBatch:
+    """Responses of a trial with their documents, ready to be written at a time."""
+
+    scope: str
+    trial: int
+    at: str
+    answers: Mapping[RecordingKey, PackedDocument]
+
+    def write(self, database: Database) -> None:
+        """Write them within the caller's transaction; raises MalformedDataError as ``RecordingStore.add``."""
+        for key, answer in self.answers.items():
+            put_evidence(database, answer, self.scope)
+            name = (self.scope, self.trial, *key)
+            if not database.conn.execute(_INSERT_RECORDING, (*name, self.at, answer.digest)).rowcount:
+                self._require_same(database, name, answer)
+
+    def _require_same(self, database: Database, name: tuple[object, ...], answer: PackedDocument) -> None:
+        (known,) = database.conn.execute(_KNOWN_RESPONSE, name).fetchone()
+        if known != answer.digest:
+            scope, trial, kind, key, nth = name
+            message = (
+                f"the response {kind} {key} ({nth}) of trial {trial} of {scope} is already recorded with another answer"
+            )
+            raise MalformedDataError(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,36 +337,17 @@ class RecordingStore:
         self, scope: str, trial: int, bodies: Mapping[RecordingKey, str], *, at: datetime
     ) -> Sequence[str]:
         """Store several responses of a trial like ``add``, all or none, and return their digests."""
-        answers = [await pack_json(body) for body in bodies.values()]
-        shared = {"scope": scope, "trial": trial, "at": format_timestamp(at)}
-        rows = [
-            {
-                **shared,
-                "kind": sanitize_text(key.kind),
-                "key": sanitize_text(key.key),
-                "nth": key.nth,
-                "answer": answer.digest,
-            }
-            for key, answer in zip(bodies, answers, strict=True)
-        ]
-        await self.writer.run(lambda database: _add_recordings(database, rows, answers))
-        return [answer.digest for answer in answers]
+        batch = await pack_recordings(scope, trial, bodies, at=at)
+        await self.writer.run(batch.write)
+        return [answer.digest for answer in batch.answers.values()]
 
 
-def _add_recordings(database: Database, rows: Sequence[dict[str, Any]], answers: Sequence[PackedDocument]) -> None:
-    for row, answer in zip(rows, answers, strict=True):
-        _add_recording(database, row, answer)
-
-
-def _add_recording(database: Database, row: dict[str, Any], answer: PackedDocument) -> None:
-    put_evidence(database, answer, row["scope"])
-    if database.execute(_INSERT_RECORDING, row).rowcount:
-        return
-    (known,) = database.execute(_KNOWN_RESPONSE, row).fetchone()
-    if known != answer.digest:
-        name = f"{row['kind']} {row['key']} ({row['nth']}) of trial {row['trial']} of {row['scope']}"
-        message = f"the response {name} is already recorded with another answer"
-        raise MalformedDataError(message)
+async def pack_recordings(
+    scope: str, trial: int, bodies: Mapping[RecordingKey, str], *, at: datetime
+) -> RecordingBatch:
+    """Return responses of a trial ready to be written."""
+    answers = {key: await pack_json(body) for key, body in bodies.items()}
+    return RecordingBatch(scope, trial, format_timestamp(at), answers)
 
 
 def _read_trial(database: Database, values: Mapping[str, Any]) -> dict[RecordingKey, RecordedResponse]:
