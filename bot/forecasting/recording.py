@@ -297,8 +297,10 @@ class TrialRecording:
 
         It waits until ``forget_waiting``.
         """
-        waiting = self._unwritten | self._references
-        return await pack_recordings(self.scope, self.trial, waiting, at=self.clock.now()) if waiting else None
+        if not (self._unwritten or self._references):
+            return None
+        waiting = {key: self.exchanges_by_key[key] for key in (*self._unwritten, *self._references)}
+        return await pack_recordings(self.scope, self.trial, waiting, at=self.clock.now())
 
     def forget_waiting(self, batch: RecordingBatch) -> None:
         """Take note that a batch is on record."""

@@ -7,11 +7,12 @@ import dataclasses
 import json
 import math
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field
 from datetime import UTC, date, datetime
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, overload
 
@@ -40,7 +41,9 @@ def format_timestamp(moment: datetime | None) -> str | None:
     """Return the time as 27 characters of text that sort by time: ``2026-01-31T09:00:00.000000Z``."""
     if moment is None:
         return None
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 @overload
@@ -128,19 +131,26 @@ def _plain_number(value: float) -> float | str:
 
 def _record_encoder(kind: Any) -> ValueConverter:  # noqa: ANN401 - a dataclass
     parts = [(field.name, plain_encoder(hint), _field_default(field)) for field, hint in _typed_fields(kind)]
+    read_parts = _parts_reader([name for name, _, _ in parts])
     # A class may be stored in another form than that of its fields.
     to_stored = getattr(kind, "to_stored", None)
 
     def write(value: Any) -> dict[str, Any]:  # noqa: ANN401
         plain = {}
-        for name, code, default in parts:
-            part = getattr(value, name)
+        for (name, code, default), part in zip(parts, read_parts(value), strict=True):
             if part is not default and part != default:
                 plain[name] = part if code is _identity else code(part)
         stored: dict[str, Any] = plain if to_stored is None else to_stored(value, plain)
         return stored
 
     return write
+
+
+def _parts_reader(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return the function that reads all these attributes in one call."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _record_decoder(kind: Any) -> ValueConverter:  # noqa: ANN401 - a dataclass
@@ -250,17 +260,18 @@ class JsonSerializer(Generic[T]):
         """Set the type; its converters are built at the first use."""
         self._name = name
         self._hint = hint
+        self._to_plain: ValueConverter = self._make_encoder
 
     def encode(self, value: T) -> str:
         """Return the canonical JSON of the value; raises MalformedDataError for what JSON cannot hold, such as NaN."""
-        return self.text(self.plain(value))
+        return sanitize_text(self._written(self._to_plain(value)))
 
     def encode_as_read(self, value: T) -> tuple[str, T]:
         """Return the text as ``encode`` does, and the value that it has: another one if a secret was left out.
 
         What the value consists of must have the declared types.
         """
-        written = self._written(self.plain(value))
+        written = self._written(self._to_plain(value))
         text = sanitize_text(written)
         return text, value if text is written else self.decode(text)
 
@@ -275,7 +286,11 @@ class JsonSerializer(Generic[T]):
 
     def plain(self, value: T) -> Any:  # noqa: ANN401 - the JSON edge
         """Return the value as dicts, lists, text and numbers."""
-        return plain_encoder(self._hint)(value)
+        return self._to_plain(value)
+
+    def _make_encoder(self, value: T) -> Any:  # noqa: ANN401 - the JSON edge
+        self._to_plain = plain_encoder(self._hint)
+        return self._to_plain(value)
 
     def text(self, plain: Any) -> str:  # noqa: ANN401 - the JSON edge
         """Return plain values as canonical text; raises MalformedDataError."""

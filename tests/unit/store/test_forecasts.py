@@ -7,14 +7,14 @@ import pytest
 from bot.core.beliefs import ModelUsage, Step
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.forecasts import ForecasterSetup, Trial, TrialEnd, TrialLimits
-from bot.core.ids import derive_id
+from bot.core.ids import derive_id, sha256_hex
 from bot.core.learning import FittedParameters
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
 from bot.core.questions import CrowdForecast, Target
 from bot.core.submissions import HoldDecision
 from bot.store.forecasts import ForecastBasis
 from bot.store.schedule import DueEntry
-from bot.store.trials import RecordingKey, pack_recordings
+from bot.store.trials import RecordedResponse, RecordingKey, pack_recordings
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 HOUR = timedelta(hours=1)
@@ -189,7 +189,8 @@ async def test_what_waits_is_on_record_before_its_step_or_neither_is(
 ) -> None:
     running = await ledger_fixture.begin(await ledger_fixture.ask())
     ledger = ledger_fixture.ledger
-    waiting = await pack_recordings(running.id, 1, {RecordingKey("tool", "aa"): '"reply"'}, at=NOON)
+    reply = RecordedResponse(digest=sha256_hex(b'"reply"'), body='"reply"')
+    waiting = await pack_recordings(running.id, 1, {RecordingKey("tool", "aa"): reply}, at=NOON)
     step = make_step(0.4, documents=tuple(answer.digest for answer in waiting.answers.values()))
     with pytest.raises(StoreError, match="gap after step 0"):
         await ledger.forecasts.log_step(running.id, trial=1, number=2, step=step, at=NOON, waiting=waiting)
