@@ -224,6 +224,7 @@ __all__ = [
     "format_timestamp",
     "pack_prediction",
     "parse_timestamp",
+    "plain_content",
     "question_version",
     "sanitize_text",
     "to_json_list",
@@ -319,9 +320,21 @@ FITTED: JsonSerializer[FittedParameters] = JsonSerializer("set of parameters", F
 SETUP: JsonSerializer[ForecasterSetup] = JsonSerializer("setup of a forecaster", ForecasterSetup)
 
 
+# ``Question.without_metadata`` makes and checks a second question.
+_METADATA = ("crowd", "tags", "tournaments")
+
+
+def plain_content(question: Question) -> dict[str, Any]:
+    """Return the question as plain values, without its crowd and labels, which change often."""
+    plain: dict[str, Any] = QUESTION.plain(question)
+    for name in _METADATA:
+        plain.pop(name, None)
+    return plain
+
+
 def question_version(question: Question) -> str:
-    """Return the digest of the question without its crowd and labels, which change often."""
-    return sha256_hex(QUESTION.encode(question.without_metadata).encode())
+    """Return the digest of the question without its crowd and labels."""
+    return sha256_hex(QUESTION.text(plain_content(question)).encode())
 
 
 def to_json_list(values: Iterable[object]) -> str:

@@ -74,6 +74,22 @@ async def _pack(ledger_fixture: LedgerFixture) -> int:
     return await pack_finished_forecasts(documents.writer, documents.readers)
 
 
+@pytest.mark.parametrize(
+    ("change", "undo"),
+    [("digest = upper(digest)", "digest = lower(digest)"), ("place = place + 1", "place = place - 1")],
+)
+async def test_a_document_that_its_index_does_not_find_is_not_copied(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], change: str, undo: str
+) -> None:
+    await _forecast(ledger_fixture, "rain", make_step, pages=2)
+    await _pack(ledger_fixture)
+    with closing(sqlite3.connect(evidence_path(ledger_fixture.path), isolation_level=None)) as evidence:
+        evidence.execute(f"update evidence_document set {change}")  # noqa: S608 - a test's own text
+        with pytest.raises(StoreError, match="has a document that is not in its index"):
+            copy_new_evidence(ledger_fixture.path, at=NOON)
+        evidence.execute(f"update evidence_document set {undo}")  # noqa: S608 - a test's own text
+
+
 @pytest.mark.parametrize("limit", ["WRITES_PER_COMMIT", "BYTES_PER_COMMIT", "_READ_TOGETHER"])
 async def test_many_forecasts_are_all_compressed_however_few_share_a_commit(
     ledger_fixture: LedgerFixture, make_step: Callable[..., Step], monkeypatch: pytest.MonkeyPatch, limit: str
