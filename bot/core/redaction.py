@@ -102,7 +102,11 @@ class SecretRedactor:
 
     def redact_bytes(self, data: bytes) -> bytes:
         """Return the UTF-8 text without its secrets; the same object if there is none."""
-        spans = [*self._find_spans(data)]
+        text = data.lower()
+        spans = [*self._find_parts(text, data)] if self._may_have_parts(text) else []
+        # The secrets are found under each layer of escapes.
+        if self._has_escapes(text):
+            spans += self._find_below(text, MAX_DECODE_ROUNDS, set())
         return _replace_spans(data, spans) if spans else data
 
     def count_unfinished(self, text: str) -> int:
@@ -114,11 +118,20 @@ class SecretRedactor:
         parts = (_common_end(tail, form) for form in self.plain_forms)
         return len(tail[len(tail) - max(parts, default=0) :].decode("utf-8", "ignore"))
 
-    def _find_spans(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of the secrets, found under each layer of escapes."""
-        text = data.lower()
-        yield from self._find_parts(text, data)
-        yield from self._find_below(text, MAX_DECODE_ROUNDS, set())
+    def _may_have_parts(self, text: bytes) -> bool:
+        """Say whether ``_find_parts`` may find anything: in most texts it cannot."""
+        for form in self.short_forms:
+            if form in text:
+                return True
+        return not self.blocks.isdisjoint(_to_blocks(text))
+
+    def _has_escapes(self, text: bytes) -> bool:
+        """Say whether ``_find_below`` may find anything: most texts have no escapes."""
+        for escapes in self.escapes:
+            for kind in escapes.kinds:
+                if kind.search(text):
+                    return True
+        return False
 
     def _find_below(self, text: bytes, rounds: int, seen: set[bytes]) -> Iterator[tuple[int, int]]:
         """Yield the ranges of the secrets that are found once up to so many layers of escapes are undone."""

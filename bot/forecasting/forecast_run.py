@@ -271,7 +271,7 @@ class ForecastRun:
                 urgency=self._urgency(),
             )
         )
-        log, write_waiting = partial(self._log_step, warm, number), trial_context.write_waiting
+        log, write_waiting = partial(self._log_step, warm, trial_context), trial_context.write_waiting
         run = TrialSettings(limits=forecaster.limits, log=log, write_waiting=write_waiting)
         asked = running.question if forecaster.clairvoyant else hide_late_crowd(running.question, running.cutoff)
         with prompt_folder_in_use(forecaster.prompt_folder):
@@ -307,14 +307,17 @@ class ForecastRun:
         )
         return await factory.open_trial(question, start, charge=charge, guarded=not self.forecaster.clairvoyant)
 
-    async def _log_step(self, warm: WarmStart, trial: int, number: int, step: Step) -> None:
+    async def _log_step(self, warm: WarmStart, asking: GuardedTrialContext, number: int, step: Step) -> None:
+        trial, waiting = asking.trial, await asking.pack_waiting()
         forecasts, now = self.context.ledger.forecasts, self.context.clock.now()
         try:
-            await forecasts.log_step(self.running.id, trial=trial, number=number, step=step, at=now)
+            await forecasts.log_step(self.running.id, trial=trial, number=number, step=step, at=now, waiting=waiting)
         except MalformedDataError as contradiction:
             # The step differs from the one that the earlier run recorded, so the forecast is abandoned: if this
             # counted as a failure of the forecaster, its other trials would continue for nothing.
             raise StoreError(str(contradiction)) from contradiction
+        if waiting is not None:
+            asking.forget_waiting(waiting)
         warm.release()
         self.context.observer.on_step(trial, number, step)
 

@@ -6,7 +6,7 @@ the request is answered from the record.
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import field
 from types import TracebackType
 from typing import Any, Self
@@ -29,7 +29,14 @@ from bot.core.errors import (
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import Clock
 from bot.core.light_dataclass import dataclass
-from bot.store.trials import RECORDING_SERIALIZER, RecordedResponse, RecordingKey, RecordingStore
+from bot.store.trials import (
+    RECORDING_SERIALIZER,
+    RecordedResponse,
+    RecordingBatch,
+    RecordingKey,
+    RecordingStore,
+    pack_recordings,
+)
 
 _REQUEST_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
@@ -314,19 +321,36 @@ class TrialRecording:
         return self.exchanges_by_key[key]
 
     async def write_waiting(self) -> None:
-        """Write what waits for the next write; a step, and the end of the trial, come after it. Raises StoreError."""
+        """Write what waits for the next write; the end of the trial comes after it. Raises StoreError."""
         while self._unwritten or self._references:
             await self._write({})
+
+    async def pack_waiting(self) -> RecordingBatch | None:
+        """Return what waits for the next write, to be written before a step in one transaction; None if nothing does.
+
+        It waits until ``forget_waiting``.
+        """
+        if not (self._unwritten or self._references):
+            return None
+        waiting = {key: self.exchanges_by_key[key] for key in (*self._unwritten, *self._references)}
+        return await pack_recordings(self.scope, self.trial, waiting, at=self.clock.now())
+
+    def forget_waiting(self, batch: RecordingBatch) -> None:
+        """Take note that a batch is on record."""
+        self._forget(batch.answers)
 
     async def _write(self, bodies: Mapping[RecordingKey, str]) -> str:
         """Write what waits to be written, then these bodies; return the digest of the last."""
         unwritten = self._unwritten | self._references
         digests = await self.exchanges.add_all(self.scope, self.trial, {**unwritten, **bodies}, at=self.clock.now())
+        self._forget(unwritten)
+        return digests[-1]
+
+    def _forget(self, written: Iterable[RecordingKey]) -> None:
         # A concurrent exchange may have written the same.
-        for key in unwritten:
+        for key in written:
             self._unwritten.pop(key, None)
             self._references.pop(key, None)
-        return digests[-1]
 
 
 def format_exchange_key(key: RecordingKey) -> str:

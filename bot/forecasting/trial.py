@@ -44,7 +44,7 @@ async def _write_nothing() -> None:
 
 
 class StepLogger(Protocol):
-    """Makes one step durable; returns when it is."""
+    """Makes one step durable, and before it what waits to be recorded; returns when they are."""
 
     async def __call__(self, number: int, step: Step, /) -> None:
         """Return when step ``number``, counted from 1, can no longer be lost."""
@@ -90,7 +90,7 @@ class _TrialProgress:
 class TrialSettings:
     """How to run a trial: its limits, and where its steps are logged.
 
-    ``write_waiting`` writes what else waits to be recorded, before each step and at the end.
+    ``write_waiting`` writes what waits to be recorded at the end.
     """
 
     limits: TrialLimits
@@ -105,7 +105,6 @@ async def _run_steps(
         if why := belief_mismatch(step.belief, question):
             message = f"step {progress.steps + 1} ({step.action.name}): {why}"
             raise MalformedDataError(message)
-        await run.write_waiting()
         await run.log(progress.steps + 1, step)
         progress.add(step)
         if step.final:

@@ -56,7 +56,7 @@ from bot.forecasting.trial_memory import (
 from bot.forecasting.untrusted_text import clean_text
 from bot.store.evidence import DocumentStore
 from bot.store.serialization import JsonSerializer, sanitize_text
-from bot.store.trials import MODEL_KIND
+from bot.store.trials import MODEL_KIND, RecordingBatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -149,6 +149,13 @@ class GuardedTrialContext:
 
     async def write_waiting(self) -> None:
         """Write what waits for the next write to the record; raises StoreError."""
+
+    async def pack_waiting(self) -> RecordingBatch | None:
+        """Return what waits for the next write to the record, to be written with a step; None if nothing does."""
+        return None
+
+    def forget_waiting(self, batch: RecordingBatch) -> None:
+        """Take note that a batch is on record."""
 
 
 def _missing_model_error(role: str) -> ConfigError:
@@ -462,7 +469,7 @@ class RecordedTrialContext(GuardedTrialContext):
         """Use a tool; a mistake in the call gives a failed result too."""
         self._record_opening()
         reply = await self.record.replay_or_run(
-            "tool", _call_digest(tool, arguments), lambda: self._record_call(tool, arguments)
+            "tool", _call_digest(tool, arguments), lambda: self._record_call(tool, arguments), with_next=True
         )
         use = CALL_SERIALIZER.value(reply.value)
         self.record.mark_replayed(use.names)
@@ -502,6 +509,14 @@ class RecordedTrialContext(GuardedTrialContext):
     async def write_waiting(self) -> None:
         """Write what waits for the next write to the record."""
         await self.record.write_waiting()
+
+    async def pack_waiting(self) -> RecordingBatch | None:
+        """Return what waits for the next write to the record, to be written with a step; None if nothing does."""
+        return await self.record.pack_waiting()
+
+    def forget_waiting(self, batch: RecordingBatch) -> None:
+        """Take note that a batch is on record."""
+        self.record.forget_waiting(batch)
 
     def _record_opening(self) -> None:
         # Recorded before the first exchange, and not for trials that use nothing.

@@ -9,9 +9,8 @@ import asyncio
 import math
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -101,18 +100,15 @@ BUSY_PERIOD_S = 0.1
 COMMIT_SPACING_S = 0.008
 
 
-def _new_future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+# Neither is frozen: there is one for each write.
+@dataclass(slots=True, eq=False)
 class _PendingWrite(Generic[WriteResultT]):
     work: Callable[[Database], WriteResultT]
+    done: asyncio.Future[WriteResultT]
     despite_halt: bool = False
-    done: asyncio.Future[WriteResultT] = field(default_factory=_new_future)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _WriteOutcome:
     value: Any = None
     error: BaseException | None = None
@@ -144,23 +140,20 @@ class CommitPacing:
 class WriterThread:
     """Runs functions on the only writing connection, in its own thread, many in one transaction.
 
-    Open it with ``async with``; it belongs to the event loop it was opened in. At most ``capacity`` callers wait for
-    the disk at once. ``ballast`` is released when the disk is full. ``first`` is a second database that each
-    transaction commits before the one at ``path``.
+    Open it with ``async with``; it belongs to the event loop it was opened in. ``ballast`` is released when the disk is
+    full. ``first`` is a second database that each transaction commits before the one at ``path``.
     """
 
-    def __init__(
-        self, path: Path, *, first: Path | None = None, ballast: DiskReserve | None = None, capacity: int = 1024
-    ) -> None:
+    def __init__(self, path: Path, *, first: Path | None = None, ballast: DiskReserve | None = None) -> None:
         self._path = path
         self._first = first
         self._ballast = ballast
-        self._capacity = capacity
-        self._room = asyncio.Semaphore(capacity)
         self._queue: SimpleQueue[list[_PendingWrite[Any]] | None] = SimpleQueue()
         # Writes of the last turns of the event loop; the thread gets them together, so that they share a commit.
         self._gathered: list[_PendingWrite[Any]] = []
         self._thread: Thread | None = None
+        # Asking for the running loop is a system call.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._halted: str | None = None
         self._pacing = CommitPacing()
         # The event loop counts ``asked``, the thread counts ``answered``.
@@ -173,7 +166,7 @@ class WriterThread:
 
     async def __aenter__(self) -> Self:
         """Open the connection in its thread. Raises StoreError."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         opened: asyncio.Future[None] = loop.create_future()
         _open_writers.setdefault(loop, []).append(self)
         self.asked += 1
@@ -201,54 +194,44 @@ class WriterThread:
         """
         if self._halted is not None:
             raise StoreError(self._halted)
-        return await self._submit(_PendingWrite(work))
+        return await self._submit(work)
 
     async def run_halted(self, work: Callable[[Database], WriteResultT]) -> WriteResultT:
         """Write despite the halt, into the room that the ballast freed, only to record the reason of the halt."""
-        return await self._submit(_PendingWrite(work, despite_halt=True))
+        return await self._submit(work, despite_halt=True)
 
     async def close(self) -> None:
         """Finish all pending writes, then close the connection; a second call does nothing."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        for _ in range(self._capacity):
-            await self._room.acquire()
         self._pass_on()
         self._queue.put(None)
         await asyncio.to_thread(thread.join)
         _open_writers[asyncio.get_running_loop()].remove(self)
 
-    async def _submit(self, write: _PendingWrite[WriteResultT]) -> WriteResultT:
-        if self._thread is None:
+    def _submit(
+        self, work: Callable[[Database], WriteResultT], *, despite_halt: bool = False
+    ) -> asyncio.Future[WriteResultT]:
+        loop = self._loop
+        if self._thread is None or loop is None:
             message = f"{self._path}: the ledger is closed"
             raise StoreError(message)
-        try:
-            await self._room.acquire()
-        except asyncio.CancelledError:
-            self._put(write)
-            raise
-        try:
-            self._put(write)
-            return await write.done
-        finally:
-            self._room.release()
-
-    def _put(self, write: _PendingWrite[Any]) -> None:
+        done: asyncio.Future[WriteResultT] = loop.create_future()
         if not self._gathered:
-            loop = asyncio.get_running_loop()
             if wait_s := self._pacing.wait_s(loop.time()):
                 loop.call_later(wait_s, self._pass_on)
             else:
-                loop.call_soon(self._gather, 0, QUIET_TURNS)
-        self._gathered.append(write)
+                loop.call_soon(self._gather, loop, 0, QUIET_TURNS)
+        self._gathered.append(_PendingWrite(work, done, despite_halt))
+        return done
 
-    def _gather(self, known: int, quiet: int) -> None:
+    def _gather(self, loop: asyncio.AbstractEventLoop, known: int, quiet: int) -> None:
         """Pass the writes on once they are enough, or after ``quiet`` turns without a new one."""
         count = len(self._gathered)
         quiet = QUIET_TURNS if count > known else quiet - 1
         if quiet and count < ENOUGH_WRITES:
-            asyncio.get_running_loop().call_soon(self._gather, count, quiet)
+            loop.call_soon(self._gather, loop, count, quiet)
         else:
             self._pass_on()
 
@@ -343,42 +326,44 @@ def _commit_group(database: Database, group: Sequence[_PendingWrite[Any]]) -> li
 
 def _run_together(database: Database, group: Sequence[_PendingWrite[Any]]) -> list[_WriteOutcome] | None:
     """Commit the writes; if one raises an error of its own, undo all of them and return None."""
-    with _transaction(database) as execute:
-        try:
-            outcomes = [_run_write(database, write.work) for write in group]
-        except Exception as error:
-            if is_halting_error(error):
-                raise
-            release_cursors(error)
-            _require_transaction(database)
-            execute("rollback")
-            return None
-        execute("commit")
-    return outcomes
-
-
-def _run_write(database: Database, work: Callable[[Database], Any]) -> _WriteOutcome:
-    outcome = _WriteOutcome(value=work(database))
-    _require_transaction(database)
-    return outcome
-
-
-def _run_separately(database: Database, group: Sequence[_PendingWrite[Any]]) -> list[_WriteOutcome]:
-    with _transaction(database) as execute:
-        outcomes = [_run_in_savepoint(database, write.work) for write in group]
-        execute("commit")
-    return outcomes
-
-
-@contextmanager
-def _transaction(database: Database) -> Iterator[Callable[[str], object]]:
     # The connection's own execute: sqlite-utils adds bookkeeping for each statement.
-    database.conn.execute("begin immediate")
+    execute = database.conn.execute
+    execute("begin immediate")
     try:
-        yield database.conn.execute
+        outcomes = _run_writes(database, group)
+        execute("rollback" if outcomes is None else "commit")
     except BaseException:
         database.rollback()
         raise
+    return outcomes
+
+
+def _run_writes(database: Database, group: Sequence[_PendingWrite[Any]]) -> list[_WriteOutcome] | None:
+    """Run the writes; return None if one raises an error of its own."""
+    outcomes = []
+    try:
+        for write in group:
+            outcomes.append(_WriteOutcome(write.work(database)))
+            _require_transaction(database)
+    except Exception as error:
+        if is_halting_error(error):
+            raise
+        release_cursors(error)
+        _require_transaction(database)
+        return None
+    return outcomes
+
+
+def _run_separately(database: Database, group: Sequence[_PendingWrite[Any]]) -> list[_WriteOutcome]:
+    execute = database.conn.execute
+    execute("begin immediate")
+    try:
+        outcomes = [_run_in_savepoint(database, write.work) for write in group]
+        execute("commit")
+    except BaseException:
+        database.rollback()
+        raise
+    return outcomes
 
 
 def _run_in_savepoint(database: Database, work: Callable[[Database], Any]) -> _WriteOutcome:

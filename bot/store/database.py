@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import NoReturn
 
 from sqlite_utils import Database
 
@@ -172,10 +173,15 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        known = explain_error(error, path)
-        if known is None:
-            raise
-        raise known from error
+        raise_explained(error, path)
+
+
+def raise_explained(error: BaseException, path: Path) -> NoReturn:
+    """Raise a StoreError that says what to do about an error, or the error itself if only a programmer can fix it."""
+    known = explain_error(error, path)
+    if known is None:
+        raise error
+    raise known from error
 
 
 def explain_error(error: BaseException, path: Path) -> StoreError | None:

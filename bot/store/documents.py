@@ -47,11 +47,14 @@ def compress_document(content: bytes, media_type: str) -> PackedDocument:
     return PackedDocument(digest_of(content), media_type, len(content), compress_bytes(content, level=FAST_LEVEL))
 
 
-def pack_evidence(content: bytes, media_type: str) -> PackedDocument:
-    """Return a document of the evidence, compressed if it is long: all of a forecast is compressed together later."""
-    if len(content) > _MAX_PLAIN_BYTES:
-        return compress_document(content, media_type)
-    return PackedDocument(digest_of(content), media_type, len(content), PLAIN_MARK + content)
+def pack_evidence(content: bytes, media_type: str, digest: str | None = None) -> PackedDocument:
+    """Return a document of the evidence, compressed if it is long: all of a forecast is compressed together later.
+
+    ``digest`` is that of the content, if the caller knows it.
+    """
+    size = len(content)
+    packed = PLAIN_MARK + content if size <= _MAX_PLAIN_BYTES else compress_bytes(content, level=FAST_LEVEL)
+    return PackedDocument(digest or digest_of(content), media_type, size, packed)
 
 
 def put_document(database: Database, document: PackedDocument) -> None:
@@ -87,7 +90,11 @@ def is_packed_inline(text: str) -> bool:
 
 async def pack_json(text: str) -> PackedDocument:
     """Return JSON text as a document of the evidence; lone surrogates become U+FFFD."""
-    content = sanitize_text(text).encode()
+    return await pack_written_json(sanitize_text(text))
+
+
+async def pack_written_json(text: str, digest: str | None = None) -> PackedDocument:
+    """Return what ``JsonSerializer`` wrote as a document of the evidence; ``digest`` as for ``pack_evidence``."""
     if is_packed_inline(text):
-        return pack_evidence(content, JSON_MEDIA_TYPE)
-    return await asyncio.to_thread(pack_evidence, content, JSON_MEDIA_TYPE)
+        return pack_evidence(text.encode(), JSON_MEDIA_TYPE, digest)
+    return await asyncio.to_thread(pack_evidence, text.encode(), JSON_MEDIA_TYPE, digest)

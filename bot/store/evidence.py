@@ -141,12 +141,13 @@ MISSING_EVIDENCE = "select value from json_each(?) where value not in (select di
 
 def put_evidence(database: Database, document: PackedDocument, scope: str) -> None:
     """Write a compressed document of a forecast (its id, or ``NO_SCOPE``) within the caller's transaction."""
-    known = database.execute(_KNOWN, [document.digest]).fetchone()
+    execute = database.conn.execute
+    known = execute(_KNOWN, (document.digest,)).fetchone()
     if known is None:
-        bundle = database.execute(_INSERT_BUNDLE, [scope, ALONE, document.packed]).lastrowid
-        database.execute(_INSERT_DOCUMENT, [document.digest, document.media_type, document.size, bundle])
+        bundle = execute(_INSERT_BUNDLE, (scope, ALONE, document.packed)).lastrowid
+        execute(_INSERT_DOCUMENT, (document.digest, document.media_type, document.size, bundle))
     elif not known[0] and known[1] != scope:
-        database.execute(_MARK_SHARED, [document.digest])
+        execute(_MARK_SHARED, (document.digest,))
 
 
 def get_evidence(database: Database, digest: str) -> StoredDocument:

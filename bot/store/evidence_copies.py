@@ -31,7 +31,7 @@ from bot.store.evidence import (
 )
 from bot.store.evidence_packing import removable_forecasts
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
-from bot.store.serialization import format_timestamp
+from bot.store.serialization import format_timestamp, to_json_list
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,11 @@ _WAS_REMOVED = "select 1 from forecast where id = ? and evidence_removed_at is n
 _MARK_BACK = "update forecast set evidence_removed_at = null where id = ?"
 _NEWEST_BUNDLE = "select id, scope, codec, packed from bundle order by id desc limit 1"
 _FIND_BUNDLE = "select 1 from bundle where id = ? and scope = ? and codec = ? and packed = ?"
-_SELECT_DOCUMENT = "select digest, media_type, size, bundle, place, shared from evidence_document where digest = ?"
+_SELECT_DOCUMENT = "select 1 from evidence_document where digest = ?"
+_SELECT_DOCUMENTS = """
+select digest, media_type, size, bundle, place, shared from evidence_document
+where digest in (select value from json_each(?))
+"""
 _COPIES = {
     "select * from recording where scope = ?": "insert or replace into recording values (?, ?, ?, ?, ?, ?, ?)",
     "select * from step where forecast = ?": "insert or replace into step values (?, ?, ?, ?, ?, ?, ?)",
@@ -220,12 +224,14 @@ def _copy_rows(reader: Database, writer: Database, scope: str) -> None:
 
 def _checked_documents(reader: Database, number: int, codec: str, packed: bytes) -> Iterator[Sequence[Any]]:
     try:
-        contents = list(bundle_contents(codec, packed))
+        digests = [(place, sha256_hex(content)) for place, content in bundle_contents(codec, packed)]
     except ValueError as error:
         message = f"bundle {number} of the evidence is damaged ({error}); look with: foxcast db check"
         raise StoreError(message) from error
-    for place, content in contents:
-        row = reader.execute(_SELECT_DOCUMENT, [sha256_hex(content)]).fetchone()
+    rows = reader.conn.execute(_SELECT_DOCUMENTS, (to_json_list(digest for _, digest in digests),))
+    known = {row[0]: row for row in rows}
+    for place, digest in digests:
+        row = known.get(digest)
         if row is None or tuple(row[3:5]) != (number, place):
             message = f"bundle {number} of the evidence has a document that is not in its index; look: foxcast db check"
             raise StoreError(message)

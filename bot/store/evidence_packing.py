@@ -34,8 +34,12 @@ from bot.store.serialization import format_timestamp
 
 # A bundle is decompressed as a whole, so it must not be too large.
 MAX_BUNDLE_BYTES = 8 * 1024 * 1024
-# So many writes share a commit, which takes as long as all of their statements.
-WRITES_PER_COMMIT = 8
+# So many forecasts are read at once.
+_READ_TOGETHER = 8
+# So many writes, or bytes, share a commit, which takes as long as all of their statements. Documents of forecasts that
+# ran at once share pages, and each commit writes its pages again.
+WRITES_PER_COMMIT = 32
+BYTES_PER_COMMIT = 1024 * 1024
 # The scopes with the ids of their bundles, as JSON. Those of forecasts that ran at once share pages. Backtests have
 # scopes without a forecast; what one of them adds later is packed the next time.
 _FINISHED = f"""
@@ -47,6 +51,8 @@ _SELECT_BUNDLES = "select id, packed from bundle where id in (select value from 
 _INSERT_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
 _MOVE_DOCUMENT = "update evidence_document set bundle = ?, place = ? where digest = ? and bundle = ?"
 _DELETE_BUNDLE = "delete from bundle where id = ?"
+# A forecast, its bundle, and where its documents are in that: place, digest, and the bundle in which each was.
+PackedBundle = tuple[str, bytes, list[tuple[int, str, int]]]
 
 
 async def pack_finished_forecasts(writer: TransactionRunner, readers: TransactionRunner) -> int:
@@ -55,21 +61,24 @@ async def pack_finished_forecasts(writer: TransactionRunner, readers: Transactio
     Raises StoreError for damaged documents.
     """
     finished: list[tuple[str, str]] = await readers.run(lambda database: database.execute(_FINISHED).fetchall())
-    for first in range(0, len(finished), WRITES_PER_COMMIT):
-        bundles = []
-        for scope, ids in finished[first : first + WRITES_PER_COMMIT]:
-            bundles += await readers.run(partial(_pack_scope, scope=scope, ids=ids))
-        await gather_all(writer.run(_bundle_writer(*bundle)) for bundle in bundles)
+    bundles: list[PackedBundle] = []
+    for first in range(0, len(finished), _READ_TOGETHER):
+        bundles += await readers.run(partial(_pack_scopes, scopes=finished[first : first + _READ_TOGETHER]))
+        is_last, size = first + _READ_TOGETHER >= len(finished), sum(len(packed) for _, packed, _ in bundles)
+        if is_last or len(bundles) >= WRITES_PER_COMMIT or size >= BYTES_PER_COMMIT:
+            await gather_all(writer.run(_bundle_writer(*bundle)) for bundle in bundles)
+            bundles = []
     return len(finished)
 
 
-def _pack_scope(database: Database, scope: str, ids: str) -> list[tuple[str, bytes, list[tuple[int, str, int]]]]:
-    """Return the bundles of a forecast, each with where its documents are in it and in which bundle they were."""
+def _pack_scopes(database: Database, scopes: Sequence[tuple[str, str]]) -> list[PackedBundle]:
+    """Return the bundles of forecasts."""
     bundles = []
-    for group in _unpacked_groups(database.execute(_SELECT_BUNDLES, [ids]).fetchall()):
-        packed, places = pack_bundle([content for _, _, content in group])
-        moves = [(place, digest, old) for place, (old, digest, _) in zip(places, group, strict=True)]
-        bundles.append((scope, packed, moves))
+    for scope, ids in scopes:
+        for group in _unpacked_groups(database.conn.execute(_SELECT_BUNDLES, (ids,)).fetchall()):
+            packed, places = pack_bundle([content for _, _, content in group])
+            moves = [(place, digest, old) for place, (old, digest, _) in zip(places, group, strict=True)]
+            bundles.append((scope, packed, moves))
     return bundles
 
 

@@ -33,6 +33,7 @@ from bot.store.serialization import (
 )
 from bot.store.trials import (
     FORGET_FORECAST,
+    RecordingBatch,
     StepRow,
     TrialRecord,
     end_trial,
@@ -225,8 +226,17 @@ class ForecastStore:
         version = question_version(start.question)
         return await self.writer.run(lambda database: _begin_forecast(database, start, version))
 
-    async def log_step(self, forecast_id: str, *, trial: int, number: int, step: Step, at: datetime) -> None:
-        """Append a step; the same step again changes nothing.
+    async def log_step(
+        self,
+        forecast_id: str,
+        *,
+        trial: int,
+        number: int,
+        step: Step,
+        at: datetime,
+        waiting: RecordingBatch | None = None,
+    ) -> None:
+        """Append a step; the same step again changes nothing. What is ``waiting`` is written before it.
 
         A step that contradicts the record raises MalformedDataError and abandons the forecast, so that the next attempt
         starts again. Raises NotFoundError for an unknown forecast or document, and StoreError for a step after the end
@@ -234,7 +244,7 @@ class ForecastStore:
         """
         row = StepRow(forecast=forecast_id, trial=trial, number=number, step=step, at=at)
         document = row.document()
-        contradiction = await self.writer.run(lambda database: _log_step_or_abandon(database, row, document))
+        contradiction = await self.writer.run(lambda database: _log_step_or_abandon(database, row, document, waiting))
         if contradiction is not None:
             raise MalformedDataError(contradiction)
 
@@ -390,7 +400,11 @@ def _resume_refusal(start: ForecastStart, cutoff: datetime) -> str | None:
     return None
 
 
-def _log_step_or_abandon(database: Database, row: StepRow, document: PackedDocument) -> str | None:
+def _log_step_or_abandon(
+    database: Database, row: StepRow, document: PackedDocument, waiting: RecordingBatch | None
+) -> str | None:
+    if waiting is not None:
+        waiting.write(database)
     contradiction = log_step(database, row, document)
     if contradiction is not None:
         _end_forecast(database, row.forecast, "abandoned", why=contradiction, at=row.at)

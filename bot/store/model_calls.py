@@ -29,7 +29,7 @@ from bot.store.cost_totals import (
     read_unanswered_costs,
     sum_finished_days,
 )
-from bot.store.documents import PackedDocument, pack_json
+from bot.store.documents import PackedDocument, pack_written_json
 from bot.store.evidence import NO_SCOPE, get_evidence, put_evidence
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
@@ -110,7 +110,8 @@ class CallReservation:
 class CallSettlement:
     """The result of a call. ``usage.cost_usd`` is the money spent, also by a failed call.
 
-    ``attempts`` counts the requests sent; ``answer`` is the record of the call as JSON text, None if it failed.
+    ``attempts`` counts the requests sent; ``answer`` is the record of the call as a serializer wrote it, None if it
+    failed.
     """
 
     usage: ModelUsage
@@ -161,7 +162,7 @@ class ModelCallStore:
 
         Raises NotFoundError for an unknown call, and StoreError for one that is already settled or lost.
         """
-        answer = None if settlement.answer is None else await pack_json(settlement.answer)
+        answer = None if settlement.answer is None else await pack_written_json(settlement.answer)
         row = _settlement_row(call, settlement, answer)
         await self.writer.run(lambda database: _settle_call(database, row, answer))
         return None if answer is None else answer.digest
@@ -252,20 +253,18 @@ def _require_amount(what: str, amount: float) -> None:
 
 def _reservation_row(reservation: CallReservation) -> dict[str, Any]:
     charge = reservation.charge
-    texts = {
-        "scope": charge.scope,
-        "ref": charge.ref,
-        "venue": charge.venue,
-        "forecaster": charge.forecaster,
-        "role": reservation.role,
-        "provider": reservation.provider,
-        "model": reservation.model,
-        "request": reservation.request,
-    }
-    return {name: sanitize_text(text) for name, text in texts.items()} | {
+    return {
         "id": reservation.id,
         "at": format_timestamp(reservation.at),
+        "scope": sanitize_text(charge.scope),
+        "ref": sanitize_text(charge.ref),
+        "venue": sanitize_text(charge.venue),
+        "forecaster": sanitize_text(charge.forecaster),
         "trial": charge.trial,
+        "role": sanitize_text(reservation.role),
+        "provider": sanitize_text(reservation.provider),
+        "model": sanitize_text(reservation.model),
+        "request": reservation.request,
         "worst_usd": float(reservation.worst_usd),
     }
 
@@ -275,7 +274,7 @@ def _insert_reservation(
 ) -> None:
     if may_be_late:
         forget_cost_totals(database, at=row["at"])
-    if not database.execute(_INSERT_RESERVATION, row).rowcount:
+    if not database.conn.execute(_INSERT_RESERVATION, row).rowcount:
         message = f"the call {row['id']} is already recorded; each call needs its own id"
         raise MalformedDataError(message)
     for document in documents:
@@ -303,9 +302,9 @@ def _settlement_row(call: str, settlement: CallSettlement, answer: PackedDocumen
 
 def _settle_call(database: Database, row: dict[str, Any], answer: PackedDocument | None) -> None:
     if answer is not None:
-        charged = database.execute(_SCOPE_OF_CALL, [row["id"]]).fetchone()
+        charged = database.conn.execute(_SCOPE_OF_CALL, (row["id"],)).fetchone()
         put_evidence(database, answer, charged[0] if charged else NO_SCOPE)
-    if database.execute(_SETTLE_CALL, row).rowcount:
+    if database.conn.execute(_SETTLE_CALL, row).rowcount:
         return
     found = database.execute(_CALL_STATE, [row["id"]]).fetchone()
     if found is None:

@@ -20,6 +20,7 @@ from bot.store.serialization import (
     format_timestamp,
     pack_prediction,
     parse_timestamp,
+    plain_content,
     sanitize_text,
     to_json_list,
     unpack_prediction,
@@ -161,7 +162,7 @@ def question_from_row(row: tuple[Any, ...]) -> Question:
 
 
 def _plain_question(question: Question) -> dict[str, Any]:
-    plain: dict[str, Any] = QUESTION.plain(question.without_metadata)
+    plain = plain_content(question)
     return plain | {name: sanitize_text(plain[name]) for name in _TEXT_FIELDS if name in plain}
 
 

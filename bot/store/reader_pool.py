@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -20,7 +19,7 @@ from bot.store.database import (
     is_busy_or_interrupted,
     open_reader,
     open_reader_with,
-    translate_errors,
+    raise_explained,
 )
 
 QueryResultT = TypeVar("QueryResultT")
@@ -97,34 +96,40 @@ class ReaderPool:
         still meanwhile, so one that takes more than MAX_LOOKUP_BLOCKS, or finds the database busy, is stopped and runs
         again in a thread; what Python does with the rows is not bounded, and must be little.
         """
-        return await self._run_on_loop(query, _run_in_snapshot)
+        database, is_turn_over = self._begin_lookup()
+        if is_turn_over:
+            await yield_to_event_loop()
+        self._lookup_blocks = 0
+        try:
+            return _run_in_snapshot(database, query, self._path)
+        except StoreError as error:
+            if error.__cause__ is None or not is_busy_or_interrupted(error.__cause__):
+                raise
+        return await self.run(query)
 
     async def lookup_rows(self, statement: str, values: StatementValues = ()) -> list[Any]:
         """Return all rows of one query as ``lookup`` does, with a quarter of the statements.
 
         A single query reads one snapshot in any case, of the main database first.
         """
-        return await self._run_on_loop(lambda database: database.conn.execute(statement, values).fetchall(), _run_query)
-
-    async def _run_on_loop(
-        self,
-        query: Callable[[Database], QueryResultT],
-        run: Callable[[Database, Callable[[Database], QueryResultT], Path], QueryResultT],
-    ) -> QueryResultT:
-        database = self._own
-        if database is None:
-            message = f"{self._path}: the ledger is closed"
-            raise StoreError(message)
-        self._lookups += 1
-        if self._lookups % LOOKUPS_PER_TURN == 0:
+        database, is_turn_over = self._begin_lookup()
+        if is_turn_over:
             await yield_to_event_loop()
         self._lookup_blocks = 0
         try:
-            return run(database, query, self._path)
-        except StoreError as error:
-            if error.__cause__ is None or not is_busy_or_interrupted(error.__cause__):
-                raise
-        return await self.run(query)
+            return database.conn.execute(statement, values).fetchall()
+        except (sqlite3.Error, OSError) as error:
+            if not is_busy_or_interrupted(error):
+                raise_explained(error, self._path)
+        return await self.run(lambda database: database.conn.execute(statement, values).fetchall())
+
+    def _begin_lookup(self) -> tuple[Database, bool]:
+        """Return the connection of the loop, and whether the other tasks get a turn first; raises StoreError."""
+        if self._own is None:
+            message = f"{self._path}: the ledger is closed"
+            raise StoreError(message)
+        self._lookups += 1
+        return self._own, self._lookups % LOOKUPS_PER_TURN == 0
 
     async def close(self) -> None:
         """Wait for running queries and close the connections; a second call does nothing."""
@@ -191,34 +196,32 @@ class ReaderPool:
         reading.exception()  # no caller is left to handle an error after a cancellation
 
 
-def _run_query(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
-    with translate_errors(path):
-        try:
-            return query(database)
-        except BaseException as error:
-            release_cursors(error)
-            raise
-
-
 def _run_in_snapshot(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
-    with translate_errors(path):
-        database.conn.execute("begin")
+    connection = database.conn
+    try:
+        connection.execute("begin")
         try:
             # The snapshot of the main database comes first: an attached one, read later, has all that it names.
-            database.conn.execute("select 1 from sqlite_schema limit 1").fetchone()
+            connection.execute("select 1 from sqlite_schema limit 1").fetchone()
             return query(database)
         except BaseException as error:
             release_cursors(error)
             raise
         finally:
-            _end_snapshot(database)
+            _end_snapshot(connection)
+    except (sqlite3.Error, OSError) as error:
+        raise_explained(error, path)
 
 
-def _end_snapshot(database: Database) -> None:
+def _end_snapshot(connection: sqlite3.Connection) -> None:
     # An interrupt that arrives late stops the rollback itself and leaves the transaction open. The time limit and the
     # caller interrupt a query at most once each, so the third attempt succeeds.
-    for _ in range(2):
-        with suppress(sqlite3.OperationalError):
-            database.rollback()
+    for attempts_left in (2, 1, 0):
+        try:
+            if connection.in_transaction:
+                connection.execute("rollback")
+        except sqlite3.OperationalError:
+            if not attempts_left:
+                raise
+        else:
             return
-    database.rollback()

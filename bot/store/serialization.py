@@ -40,7 +40,9 @@ def format_timestamp(moment: datetime | None) -> str | None:
     """Return the time as 27 characters of text that sort by time: ``2026-01-31T09:00:00.000000Z``."""
     if moment is None:
         return None
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 @overload
@@ -134,6 +136,7 @@ def _record_encoder(kind: Any) -> ValueConverter:  # noqa: ANN401 - a dataclass
     def write(value: Any) -> dict[str, Any]:  # noqa: ANN401
         plain = {}
         for name, code, default in parts:
+            # One by one: operator.attrgetter takes longer.
             part = getattr(value, name)
             if part is not default and part != default:
                 plain[name] = part if code is _identity else code(part)
@@ -221,6 +224,7 @@ __all__ = [
     "format_timestamp",
     "pack_prediction",
     "parse_timestamp",
+    "plain_content",
     "question_version",
     "sanitize_text",
     "to_json_list",
@@ -250,17 +254,18 @@ class JsonSerializer(Generic[T]):
         """Set the type; its converters are built at the first use."""
         self._name = name
         self._hint = hint
+        self._to_plain: ValueConverter = self._make_encoder
 
     def encode(self, value: T) -> str:
         """Return the canonical JSON of the value; raises MalformedDataError for what JSON cannot hold, such as NaN."""
-        return self.text(self.plain(value))
+        return sanitize_text(self._written(self._to_plain(value)))
 
     def encode_as_read(self, value: T) -> tuple[str, T]:
         """Return the text as ``encode`` does, and the value that it has: another one if a secret was left out.
 
         What the value consists of must have the declared types.
         """
-        written = self._written(self.plain(value))
+        written = self._written(self._to_plain(value))
         text = sanitize_text(written)
         return text, value if text is written else self.decode(text)
 
@@ -275,7 +280,11 @@ class JsonSerializer(Generic[T]):
 
     def plain(self, value: T) -> Any:  # noqa: ANN401 - the JSON edge
         """Return the value as dicts, lists, text and numbers."""
-        return plain_encoder(self._hint)(value)
+        return self._to_plain(value)
+
+    def _make_encoder(self, value: T) -> Any:  # noqa: ANN401 - the JSON edge
+        self._to_plain = plain_encoder(self._hint)
+        return self._to_plain(value)
 
     def text(self, plain: Any) -> str:  # noqa: ANN401 - the JSON edge
         """Return plain values as canonical text; raises MalformedDataError."""
@@ -311,9 +320,21 @@ FITTED: JsonSerializer[FittedParameters] = JsonSerializer("set of parameters", F
 SETUP: JsonSerializer[ForecasterSetup] = JsonSerializer("setup of a forecaster", ForecasterSetup)
 
 
+# ``Question.without_metadata`` makes and checks a second question.
+_METADATA = ("crowd", "tags", "tournaments")
+
+
+def plain_content(question: Question) -> dict[str, Any]:
+    """Return the question as plain values, without its crowd and labels, which change often."""
+    plain: dict[str, Any] = QUESTION.plain(question)
+    for name in _METADATA:
+        plain.pop(name, None)
+    return plain
+
+
 def question_version(question: Question) -> str:
-    """Return the digest of the question without its crowd and labels, which change often."""
-    return sha256_hex(QUESTION.encode(question.without_metadata).encode())
+    """Return the digest of the question without its crowd and labels."""
+    return sha256_hex(QUESTION.text(plain_content(question)).encode())
 
 
 def to_json_list(values: Iterable[object]) -> str:

@@ -27,6 +27,7 @@ from bot.store.documents import (
     get_document,
     pack_evidence,
     pack_json,
+    pack_written_json,
     put_document,
 )
 from bot.store.evidence import MISSING_EVIDENCE, EvidenceReader, put_evidence
@@ -50,12 +51,12 @@ where f.id = :forecast
 """
 # The ledger counts the steps on record: a later one in the evidence is of a write that a kill cut off.
 _COUNT_STEP = """
-insert into trial (forecast, number, steps) values (:forecast, :trial, :number)
+insert into trial (forecast, number, steps) values (?, ?, ?)
 on conflict do update set steps = excluded.steps
 """
 _INSERT_STEP = """
 insert or replace into step (forecast, trial, number, at, action, cost_usd, body)
-values (:forecast, :trial, :number, :at, :action, :cost_usd, :body)
+values (?, ?, ?, ?, ?, ?, ?)
 """
 _END_TRIAL = """
 insert into trial (forecast, number, ended_at, ending, body) values (:forecast, :trial, :at, :ending, :body)
@@ -106,17 +107,11 @@ class StepRow:
         """Return the step as a document; raises MalformedDataError for a step that JSON cannot hold."""
         return pack_evidence(STEP.encode(self.step).encode(), JSON_MEDIA_TYPE)
 
-    def columns(self, body: str) -> dict[str, Any]:
+    def columns(self, body: str) -> tuple[str | int | float, ...]:
         """Return the values of the row; ``body`` is the digest of the document."""
-        return {
-            "forecast": self.forecast,
-            "trial": self.trial,
-            "number": self.number,
-            "at": format_timestamp(self.at),
-            "action": sanitize_text(self.step.action.name),
-            "cost_usd": float(self.step.usage.cost_usd),
-            "body": body,
-        }
+        step = self.step
+        action, cost_usd = sanitize_text(step.action.name), float(step.usage.cost_usd)
+        return (self.forecast, self.trial, self.number, format_timestamp(self.at), action, cost_usd, body)
 
 
 def log_step(database: Database, row: StepRow, document: PackedDocument) -> str | None:
@@ -135,10 +130,9 @@ def log_step(database: Database, row: StepRow, document: PackedDocument) -> str 
         message = f"{name} leaves a gap after step {last}"
         raise StoreError(message)
     require_documents(database, row.step.observation.documents, MISSING_EVIDENCE)
-    columns = row.columns(document.digest)
     put_evidence(database, document, row.forecast)
-    database.execute(_INSERT_STEP, columns)
-    database.execute(_COUNT_STEP, columns)
+    database.conn.execute(_INSERT_STEP, row.columns(document.digest))
+    database.conn.execute(_COUNT_STEP, (row.forecast, row.trial, row.number))
     return None
 
 
@@ -146,7 +140,7 @@ def end_trial(database: Database, forecast: str, trial: Trial, at: datetime) -> 
     """Store how a trial ended; repeating it changes nothing, another end raises MalformedDataError."""
     body = TRIAL.encode(trial)
     probe = {"forecast": forecast, "trial": trial.number, "number": 0}
-    row = database.execute(_STEP_CONTEXT, probe).fetchone()
+    row = database.conn.execute(_STEP_CONTEXT, probe).fetchone()
     if row is None:
         message = f"no forecast {forecast} in the ledger"
         raise NotFoundError(message)
@@ -156,7 +150,7 @@ def end_trial(database: Database, forecast: str, trial: Trial, at: datetime) -> 
         raise MalformedDataError(message)
     if known is None:
         values = {**probe, "at": format_timestamp(at), "ending": trial.end.value, "body": body}
-        database.execute(_END_TRIAL, values)
+        database.conn.execute(_END_TRIAL, values)
 
 
 def read_trials(database: Database, forecast: str) -> tuple[TrialRecord, ...]:
@@ -176,7 +170,7 @@ def require_documents(database: Database, digests: tuple[str, ...], missing_quer
     """Raise NotFoundError for a digest without a stored document: sources must be stored before they are cited."""
     if not digests:
         return
-    missing = [digest for (digest,) in database.execute(missing_query, [to_json_list(digests)])]
+    missing = [digest for (digest,) in database.conn.execute(missing_query, (to_json_list(digests),))]
     if missing:
         message = f"documents must be stored before they are used: {', '.join(missing)}"
         raise NotFoundError(message)
@@ -184,7 +178,7 @@ def require_documents(database: Database, digests: tuple[str, ...], missing_quer
 
 def _read_step_context(database: Database, row: StepRow) -> tuple[str, str | None, str | None, int]:
     probe = {"forecast": row.forecast, "trial": row.trial, "number": row.number}
-    found: tuple[str, str | None, str | None, int] | None = database.execute(_STEP_CONTEXT, probe).fetchone()
+    found: tuple[str, str | None, str | None, int] | None = database.conn.execute(_STEP_CONTEXT, probe).fetchone()
     if found is None:
         message = f"no forecast {row.forecast} in the ledger"
         raise NotFoundError(message)
@@ -247,13 +241,9 @@ FORGET_FORECAST = (
     "delete from step where forecast = ?",
 )
 _INSERT_RECORDING = """
-insert into recording (scope, trial, kind, key, nth, at, answer)
-values (:scope, :trial, :kind, :key, :nth, :at, :answer) on conflict do nothing
+insert into recording (scope, trial, kind, key, nth, at, answer) values (?, ?, ?, ?, ?, ?, ?) on conflict do nothing
 """
-_KNOWN_RESPONSE = """
-select answer from recording
-where scope = :scope and trial = :trial and kind = :kind and key = :key and nth = :nth
-"""
+_KNOWN_RESPONSE = "select answer from recording where scope = ? and trial = ? and kind = ? and key = ? and nth = ?"
 _ANY_RECORDING = "select 1 from recording where scope = :scope and trial = :trial limit 1"
 _RECORDINGS_OF_TRIAL = """
 select kind, key, nth, answer from recording
@@ -281,6 +271,33 @@ class RecordedResponse:
 
     digest: str
     body: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingBatch:
+    """Responses of a trial with their documents, ready to be written at a time."""
+
+    scope: str
+    trial: int
+    at: str
+    answers: Mapping[RecordingKey, PackedDocument]
+
+    def write(self, database: Database) -> None:
+        """Write them within the caller's transaction; raises MalformedDataError as ``RecordingStore.add``."""
+        for key, answer in self.answers.items():
+            put_evidence(database, answer, self.scope)
+            name = (self.scope, self.trial, *key)
+            if not database.conn.execute(_INSERT_RECORDING, (*name, self.at, answer.digest)).rowcount:
+                self._require_same(database, name, answer)
+
+    def _require_same(self, database: Database, name: tuple[object, ...], answer: PackedDocument) -> None:
+        (known,) = database.conn.execute(_KNOWN_RESPONSE, name).fetchone()
+        if known != answer.digest:
+            scope, trial, kind, key, nth = name
+            message = (
+                f"the response {kind} {key} ({nth}) of trial {trial} of {scope} is already recorded with another answer"
+            )
+            raise MalformedDataError(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,36 +331,17 @@ class RecordingStore:
         self, scope: str, trial: int, bodies: Mapping[RecordingKey, str], *, at: datetime
     ) -> Sequence[str]:
         """Store several responses of a trial like ``add``, all or none, and return their digests."""
-        answers = [await pack_json(body) for body in bodies.values()]
-        shared = {"scope": scope, "trial": trial, "at": format_timestamp(at)}
-        rows = [
-            {
-                **shared,
-                "kind": sanitize_text(key.kind),
-                "key": sanitize_text(key.key),
-                "nth": key.nth,
-                "answer": answer.digest,
-            }
-            for key, answer in zip(bodies, answers, strict=True)
-        ]
-        await self.writer.run(lambda database: _add_recordings(database, rows, answers))
-        return [answer.digest for answer in answers]
+        answers = {key: await pack_json(body) for key, body in bodies.items()}
+        await self.writer.run(RecordingBatch(scope, trial, format_timestamp(at), answers).write)
+        return [answer.digest for answer in answers.values()]
 
 
-def _add_recordings(database: Database, rows: Sequence[dict[str, Any]], answers: Sequence[PackedDocument]) -> None:
-    for row, answer in zip(rows, answers, strict=True):
-        _add_recording(database, row, answer)
-
-
-def _add_recording(database: Database, row: dict[str, Any], answer: PackedDocument) -> None:
-    put_evidence(database, answer, row["scope"])
-    if database.execute(_INSERT_RECORDING, row).rowcount:
-        return
-    (known,) = database.execute(_KNOWN_RESPONSE, row).fetchone()
-    if known != answer.digest:
-        name = f"{row['kind']} {row['key']} ({row['nth']}) of trial {row['trial']} of {row['scope']}"
-        message = f"the response {name} is already recorded with another answer"
-        raise MalformedDataError(message)
+async def pack_recordings(
+    scope: str, trial: int, responses: Mapping[RecordingKey, RecordedResponse], *, at: datetime
+) -> RecordingBatch:
+    """Return responses of a trial, as ``RECORDING_SERIALIZER`` wrote them, ready to be written."""
+    answers = {key: await pack_written_json(known.body, known.digest) for key, known in responses.items()}
+    return RecordingBatch(scope, trial, format_timestamp(at), answers)
 
 
 def _read_trial(database: Database, values: Mapping[str, Any]) -> dict[RecordingKey, RecordedResponse]:

@@ -4,9 +4,10 @@ What a kill leaves is the ledger as it stands at that moment: a copy of it is wh
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from bot.forecasting.forecast_run import ForecastContext, begin_forecast
 from bot.forecasting.parameter_fitting import ParameterFitter
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.store.evidence import evidence_path
+from bot.store.trials import RecordingKey, RecordingStore
 from bot.testing.models import ScriptedModelProvider
 from plugins.orchestra.forecaster import OrchestraForecaster
 from plugins.orchestra.settings import OrchestraSettings
@@ -144,6 +146,25 @@ async def test_a_trial_that_was_killed_goes_on_with_the_same_steps_and_asks_noth
     assert second.steps == first.steps
     assert answered + second.requests == first.requests
     assert searched + second.searches == first.searches
+
+
+async def test_what_a_step_rests_on_is_written_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, script, most = CASES["solo"]
+    alone: list[Collection[RecordingKey]] = []
+    add_all = RecordingStore.add_all
+
+    async def count(
+        store: RecordingStore, scope: str, trial: int, bodies: Mapping[RecordingKey, str], *, at: datetime
+    ) -> Sequence[str]:
+        alone.append(bodies)
+        return await add_all(store, scope, trial, bodies, at=at)
+
+    monkeypatch.setattr(RecordingStore, "add_all", count)
+    life = EngineLife(tmp_path, "solo", script)
+    await life.forecast(make(), most)
+    assert len(life.steps) == 4
+    # Before anybody is asked for the first time.
+    assert [{key.kind for key in keys} for keys in alone] == [{"opening", "dialect"}]
 
 
 def _answered(folder: Path) -> tuple[int, int]:

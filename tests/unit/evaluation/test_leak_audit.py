@@ -82,6 +82,7 @@ class AuditFixture:
         bench = await self.context.open_trial(question, charge=charge, **more)
         for tool, arguments in uses:
             await bench.use_tool(tool, dict(arguments))
+        await bench.write_waiting()
         return bench.caught
 
     async def audit(self, **more: Any) -> LeakAudit:

@@ -112,6 +112,7 @@ class ResearchFixture:
     page_sources: dict[str, ConfiguredPageSource] = field(default_factory=dict)
     section: ResearchSection = field(default_factory=ResearchSection)
     blocked: frozenset[str] = frozenset({"lantern.example"})
+    opened: list[RecordedTrialContext] = field(default_factory=list)
 
     def add_data_source(self, source: FakeDataSource, name: str = "tides", **spoken: Any) -> None:
         self.data_sources[name] = ConfiguredDataSource(
@@ -152,7 +153,11 @@ class ResearchFixture:
                 if key in changes
             }
         )
-        return await tool_factory.open_trial(question or market(), start, **(given | changes))
+        for trial in self.opened:
+            # As a step would.
+            await trial.write_waiting()
+        self.opened.append(await tool_factory.open_trial(question or market(), start, **(given | changes)))
+        return self.opened[-1]
 
 
 def names(context: RecordedTrialContext) -> list[str]:

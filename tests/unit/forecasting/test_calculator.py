@@ -209,6 +209,7 @@ async def use(research: ResearchFixture, slide: Slide, *, trial: int = 1) -> tup
     charge = dataclasses.replace(CHARGE, trial=trial)
     context = await tool_factory.open_trial(market(), trial_start(trial=trial), charge=charge)
     result = await context.use_tool("calculate", {"code": "1 + 1"})
+    await context.write_waiting()
     return result.observation.text, result.failed, result.data
 
 

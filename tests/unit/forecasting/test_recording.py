@@ -163,6 +163,41 @@ async def test_a_reply_that_waits_is_on_record_before_anybody_is_asked_again(res
     assert (await run(here, "model", B, lambda _: _kinds_on_record(research))).value == ["search"]
 
 
+async def test_what_waits_is_written_with_a_step_and_then_no_more(research: ResearchFixture) -> None:
+    here = await record(research)
+    assert await here.pack_waiting() is None
+    await here.replay_or_run("search", A, lambda: say(1), with_next=True)
+    batch = await here.pack_waiting()
+    assert batch is not None
+    # The step failed: it still waits.
+    assert await here.pack_waiting() == batch
+    assert await _kinds_on_record(research) == []
+    await research.ledger.recordings.writer.run(batch.write)
+    here.forget_waiting(batch)
+    assert await here.pack_waiting() is None
+    assert await _kinds_on_record(research) == ["search"]
+
+
+async def test_what_comes_while_a_step_is_written_waits_for_the_next(research: ResearchFixture) -> None:
+    here = await record(research)
+    await here.replay_or_run("search", A, lambda: say(1), with_next=True)
+    first = await here.pack_waiting()
+    assert first is not None
+    here.replay_or_compute("time", B, lambda: True)
+    here.forget_waiting(first)
+    second = await here.pack_waiting()
+    assert second is not None
+    assert [[key.kind for key in batch.answers] for batch in (first, second)] == [["search"], ["time"]]
+
+
+async def test_what_a_tool_told_is_on_record_before_anybody_is_asked(research: ResearchFixture) -> None:
+    trial = await research.open_trial()
+    await trial.use_tool("web_search", {"query": "lamp"})
+    assert "tool" not in await _kinds_on_record(research)
+    told = await run(trial.record, "model", B, lambda _: _kinds_on_record(research))
+    assert {"opening", "search", "tool"} <= set(told.value)
+
+
 async def _kinds_on_record(research: ResearchFixture) -> list[str]:
     return [key.kind for key in await research.ledger.recordings.read_trial("f1", 1)]
 

@@ -214,6 +214,7 @@ async def test_what_a_result_rests_on_can_be_read_from_the_ledger(research: Rese
     context = await research.open_trial(data_question())
     await context.use_tool("web_search", {"query": "lamp"})
     result = await context.use_tool("lookup_url", {"url": "https://news.example/one"})
+    await context.write_waiting()
     bodies = [(await research.ledger.documents.get(name)).content for name in result.observation.documents]
     assert any(b"The story." in body for body in bodies)
     assert any(b"You guard a forecast" in body for body in bodies)

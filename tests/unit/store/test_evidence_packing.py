@@ -17,6 +17,7 @@ from bot.core.beliefs import Step, StepAction
 from bot.core.errors import StoreError
 from bot.core.ids import sha256_hex
 from bot.jobs.ledger_maintenance import EvidenceContext, remove_old_evidence
+from bot.store import evidence_packing
 from bot.store.backups import create_backup
 from bot.store.database import open_reader_with
 from bot.store.evidence import (
@@ -71,6 +72,34 @@ async def _forecast(ledger_fixture: LedgerFixture, key: str, make_step: Callable
 async def _pack(ledger_fixture: LedgerFixture) -> int:
     documents = ledger_fixture.ledger.documents
     return await pack_finished_forecasts(documents.writer, documents.readers)
+
+
+@pytest.mark.parametrize(
+    ("change", "undo"),
+    [("digest = upper(digest)", "digest = lower(digest)"), ("place = place + 1", "place = place - 1")],
+)
+async def test_a_document_that_its_index_does_not_find_is_not_copied(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], change: str, undo: str
+) -> None:
+    await _forecast(ledger_fixture, "rain", make_step, pages=2)
+    await _pack(ledger_fixture)
+    with closing(sqlite3.connect(evidence_path(ledger_fixture.path), isolation_level=None)) as evidence:
+        evidence.execute(f"update evidence_document set {change}")  # noqa: S608 - a test's own text
+        with pytest.raises(StoreError, match="has a document that is not in its index"):
+            copy_new_evidence(ledger_fixture.path, at=NOON)
+        evidence.execute(f"update evidence_document set {undo}")  # noqa: S608 - a test's own text
+
+
+@pytest.mark.parametrize("limit", ["WRITES_PER_COMMIT", "BYTES_PER_COMMIT", "_READ_TOGETHER"])
+async def test_many_forecasts_are_all_compressed_however_few_share_a_commit(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    for number in range(10):
+        await _forecast(ledger_fixture, f"rain {number}", make_step, pages=1)
+    monkeypatch.setattr(evidence_packing, limit, 1)
+    assert await _pack(ledger_fixture) == 10
+    assert ledger_fixture.rows("select count(*) from bundle where codec = 'zlib' and scope <> ''") == [(0,)]
+    assert await _pack(ledger_fixture) == 0
 
 
 def _stored_bytes(ledger_fixture: LedgerFixture) -> int:

@@ -7,13 +7,14 @@ import pytest
 from bot.core.beliefs import ModelUsage, Step
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.forecasts import ForecasterSetup, Trial, TrialEnd, TrialLimits
-from bot.core.ids import derive_id
+from bot.core.ids import derive_id, sha256_hex
 from bot.core.learning import FittedParameters
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
 from bot.core.questions import CrowdForecast, Target
 from bot.core.submissions import HoldDecision
 from bot.store.forecasts import ForecastBasis
 from bot.store.schedule import DueEntry
+from bot.store.trials import RecordedResponse, RecordingKey, pack_recordings
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 HOUR = timedelta(hours=1)
@@ -181,6 +182,21 @@ async def test_a_step_may_rest_only_on_documents_that_are_kept(ledger_fixture: L
     await log(running.id, trial=1, number=1, step=make_step(0.4, documents=(kept,)), at=NOON)
     with pytest.raises(NotFoundError, match="must be stored before they are used: feed"):
         await log(running.id, trial=1, number=2, step=make_step(0.4, documents=(kept, "feed")), at=NOON)
+
+
+async def test_what_waits_is_on_record_before_its_step_or_neither_is(
+    ledger_fixture: LedgerFixture, make_step: Make
+) -> None:
+    running = await ledger_fixture.begin(await ledger_fixture.ask())
+    ledger = ledger_fixture.ledger
+    reply = RecordedResponse(digest=sha256_hex(b'"reply"'), body='"reply"')
+    waiting = await pack_recordings(running.id, 1, {RecordingKey("tool", "aa"): reply}, at=NOON)
+    step = make_step(0.4, documents=tuple(answer.digest for answer in waiting.answers.values()))
+    with pytest.raises(StoreError, match="gap after step 0"):
+        await ledger.forecasts.log_step(running.id, trial=1, number=2, step=step, at=NOON, waiting=waiting)
+    assert await ledger.recordings.read_trial(running.id, 1) == {}
+    await ledger.forecasts.log_step(running.id, trial=1, number=1, step=step, at=NOON, waiting=waiting)
+    assert list(await ledger.recordings.read_trial(running.id, 1)) == [RecordingKey("tool", "aa")]
 
 
 async def test_steps_and_trials_of_unknown_forecasts_are_refused(

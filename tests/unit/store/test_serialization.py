@@ -1,3 +1,4 @@
+import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -248,6 +249,10 @@ def test_the_version_of_a_question_ignores_the_crowd_alone(make_question: Callab
         == serialization.question_version(crowded)
         != serialization.question_version(renamed)
     )
+    everything = make_question(crowd=crowded.crowd, tags=("rain",), tournaments=("cup",), facts={"currency": "USD"})
+    plain = serialization.QUESTION.encode(everything.without_metadata)
+    assert serialization.QUESTION.text(serialization.plain_content(everything)) == plain
+    assert serialization.question_version(everything) == hashlib.sha256(plain.encode()).hexdigest()
 
 
 @pytest.fixture

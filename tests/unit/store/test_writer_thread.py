@@ -210,8 +210,8 @@ async def test_a_cancelled_caller_does_not_lose_its_write(path: Path) -> None:
     assert texts(path) == ["kept"]
 
 
-async def test_more_callers_than_there_is_room_for_wait_and_lose_nothing_when_cancelled(path: Path) -> None:
-    async with WriterThread(path, capacity=2) as writer:
+async def test_many_callers_lose_nothing_when_some_are_cancelled(path: Path) -> None:
+    async with WriterThread(path) as writer:
         gate = Gate()
         waiting = asyncio.create_task(writer.run(gate))
         await asyncio.to_thread(gate.entered.wait, 10)
@@ -224,7 +224,7 @@ async def test_more_callers_than_there_is_room_for_wait_and_lose_nothing_when_ca
 
 
 async def test_closing_writes_what_was_asked_for_and_refuses_what_comes_later(path: Path) -> None:
-    writer = WriterThread(path, capacity=3)
+    writer = WriterThread(path)
     async with writer:
         writes = [asyncio.create_task(writer.run(adding(str(n)))) for n in range(600)]
         await asyncio.sleep(0)
@@ -236,7 +236,7 @@ async def test_closing_writes_what_was_asked_for_and_refuses_what_comes_later(pa
 
 
 async def test_writes_of_cancelled_callers_are_written_before_the_end(path: Path) -> None:
-    async with WriterThread(path, capacity=4) as writer:
+    async with WriterThread(path) as writer:
         gate = Gate()
         waiting = asyncio.create_task(writer.run(gate))
         await asyncio.to_thread(gate.entered.wait, 10)
