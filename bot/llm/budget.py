@@ -5,7 +5,7 @@ A call that may fit after others are settled waits for them, in order of arrival
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from datetime import date, datetime
 
@@ -18,6 +18,13 @@ from bot.store.model_calls import ScopeSpending
 MAX_SCOPES = 4096
 # Sums of many small amounts are not exact.
 TOLERANCE_USD = 1e-9
+# What each limit is of, and its setting: of a question, of a run, of a provider in a day, and of a day.
+_LIMIT_TEXTS = (
+    ("of the question", "[llm.budget] question_usd"),
+    ("of this run", "[llm.budget] run_usd"),
+    ("of the day for {}", "[llm.providers.{}] day_usd"),
+    ("of the day", "[llm.budget] day_usd"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +204,23 @@ class SpendingBudget:
         # A free call does not wait for an exhausted limit.
         if not request.worst_usd:
             return None
-        for limit in self._limits(request):
-            if request.worst_usd > limit.usd - limit.account.committed_usd + TOLERANCE_USD:
+        scope, run, day, provider_day = self._accounts(request, self._clock.now())
+        budget, provider = self._budget, self._providers.get(request.provider)
+        limits = (
+            (budget.question_usd, scope),
+            (budget.run_usd, run),
+            (None if provider is None else provider.day_usd, provider_day),
+            (budget.day_usd, day),
+        )
+        for place, (usd, account) in enumerate(limits):
+            if usd is not None and request.worst_usd > usd - account.committed_usd + TOLERANCE_USD:
+                what, setting = _LIMIT_TEXTS[place]
+                limit = BudgetLimit(
+                    what=what.format(request.provider),
+                    setting=setting.format(request.provider),
+                    usd=usd,
+                    account=account,
+                )
                 return BudgetShortage(request=request, limit=limit)
         return None
 
@@ -251,27 +273,10 @@ class SpendingBudget:
         self, request: SpendingRequest, now: datetime
     ) -> tuple[BudgetAccount, BudgetAccount, BudgetAccount, BudgetAccount]:
         today = self._accounts_of_day(now)
-        provider = today.providers.setdefault(request.provider, BudgetAccount())
+        provider = today.providers.get(request.provider)
+        if provider is None:
+            provider = today.providers[request.provider] = BudgetAccount()
         return self._scopes[request.scope], self._run_account, today.all, provider
-
-    def _limits(self, request: SpendingRequest) -> Iterator[BudgetLimit]:
-        scope, run, day, provider_day = self._accounts(request, self._clock.now())
-        budget, provider = self._budget, self._providers.get(request.provider)
-        provider_limit = None if provider is None else provider.day_usd
-        limits = (
-            ("of the question", "[llm.budget] question_usd", budget.question_usd, scope),
-            ("of this run", "[llm.budget] run_usd", budget.run_usd, run),
-            (
-                f"of the day for {request.provider}",
-                f"[llm.providers.{request.provider}] day_usd",
-                provider_limit,
-                provider_day,
-            ),
-            ("of the day", "[llm.budget] day_usd", budget.day_usd, day),
-        )
-        for what, setting, usd, account in limits:
-            if usd is not None:
-                yield BudgetLimit(what=what, setting=setting, usd=usd, account=account)
 
     def _accounts_of_day(self, now: datetime) -> _DailyAccounts:
         # If the wall clock was set back, keep the later day.

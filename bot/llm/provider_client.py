@@ -146,7 +146,8 @@ class ProviderClient:
 
     async def _attempt(self, call: ModelCall, server: ServerState, deadline: RequestDeadline) -> ModelCompletion:
         while True:
-            await server.wait_until_ready(deadline)
+            if not server.is_ready:
+                await server.wait_until_ready(deadline)
             asked = call.request.model_request
             async with self.queue.request_slot(
                 call.request.model, scope=asked.charge.scope, urgency=asked.urgency
