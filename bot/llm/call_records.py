@@ -128,9 +128,8 @@ class PromptDocuments:
 
     def unsaved(self, scope: str) -> list[PromptDocument]:
         """Return the parts that a forecast has to record, each once."""
-        # The last forecast asks again and again: what it has recorded is told without a call.
-        parts = [part for part in (*self.messages, self.options) if part.scope != scope]
-        return [*{part.digest: part for part in parts if not part.is_recorded_for(scope)}.values()]
+        parts = {part.digest: part for part in (*self.messages, self.options) if not part.is_recorded_for(scope)}
+        return list(parts.values())
 
 
 class PromptDocumentCache:
@@ -151,14 +150,15 @@ class PromptDocumentCache:
         return PromptDocuments(messages=messages, options=self._options_document(prompt))
 
     def _message_document(self, message: Message) -> PromptDocument:
-        known = self._by_message_id.get(id(message))
+        identity = id(message)
+        known = self._by_message_id.get(identity)
         if known is not None:
-            self._by_message_id.move_to_end(id(message))
+            self._by_message_id.move_to_end(identity)
             return known[1]
         part = self._by_message.get(message)
         if part is None:
             part = self._by_message[message] = _make_document(partial(MESSAGE_SERIALIZER.encode, message))
-        self._by_message_id[id(message)] = (message, part)
+        self._by_message_id[identity] = (message, part)
         self._chars_left -= _message_size(message)
         while self._chars_left < 0 and len(self._by_message_id) > 1:
             self._forget_oldest()

@@ -168,14 +168,14 @@ class ServerState:
     @property
     def is_available(self) -> bool:
         """Whether the server is in use, neither paused nor failed."""
-        if self._breaker.is_closed and not self._quota_retry_at:
-            return True
         return self._breaker.wait_s == 0.0 and not self._is_quota_exhausted
 
     @property
     def is_ready(self) -> bool:
         """Whether a request may be sent now."""
-        return self.is_available and (not self._paused_until or self._pause_s == 0.0)
+        if self._breaker.is_closed and not self._quota_retry_at and not self._paused_until:
+            return True
+        return self.is_available and self._pause_s == 0.0
 
     @property
     def wait_s(self) -> float:

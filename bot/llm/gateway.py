@@ -82,11 +82,12 @@ class PromptRedactor:
         """Return the messages without known secrets; the same object if they have none."""
         known, sent, is_same = self._known, [], True
         for message in messages:
-            entry = known.get(id(message))
+            identity = id(message)
+            entry = known.get(identity)
             if entry is None:
                 if len(known) >= MAX_REDACTED_MESSAGES:
                     del known[next(iter(known))]
-                entry = known[id(message)] = (message, _redact_message(message))
+                entry = known[identity] = (message, _redact_message(message))
             sent.append(entry[1])
             is_same = is_same and entry[1] is message
         return messages if is_same else tuple(sent)
@@ -279,6 +280,8 @@ class LlmGateway:
     def _candidate_models(self, model_request: ModelRequest) -> Sequence[str]:
         """Return the models that may be given the prompt, the one to ask first at the beginning."""
         models, previous_model = self.roles.models(model_request.role), model_request.prompt.model
+        if len(models) == 1:
+            return models
         able = [model for model in models if self.roles.accepts_prompt(model, model_request.prompt)]
         # Without a suitable model the first one is used, although it does not support tools.
         candidates = self._undemoted_models(model_request.role, able or models[:1])
@@ -364,7 +367,7 @@ class LlmGateway:
         paid: Sequence[ModelCallRequest],
         later: Sequence[ModelCallRequest],
     ) -> ModelAnswer | FoxcastError:
-        """Give one model its share of the time."""
+        """Give one model its share of the time; repeat the request once after an empty answer."""
         began = asyncio.get_running_loop().time()
         try:
             async with deadline.next_share(
@@ -372,7 +375,10 @@ class LlmGateway:
             ):
                 if paid and (answer := await self._find_paid_answer(paid, deadline)) is not None:
                     return answer
-                return await self._ask_model(call_request, deadline)
+                result = await self._call_model(call_request, deadline)
+                if isinstance(result, ModelAnswer):
+                    return await self._retry_if_empty(call_request, result, deadline)
+                return result
         except TimeoutError as error:
             waited_s = asyncio.get_running_loop().time() - began
             shown_s = round(waited_s, 0 if waited_s >= 1.0 else 2)
@@ -392,11 +398,6 @@ class LlmGateway:
             if stored and stored.usage.calls and stored.completion.finish is not FinishReason.REFUSED:
                 return await self._retry_if_empty(call_request, stored, deadline)
         return None
-
-    async def _ask_model(self, call_request: ModelCallRequest, deadline: RequestDeadline) -> ModelAnswer | FoxcastError:
-        """Return the answer of one model as ``_call_model`` does; repeat the request once after an empty answer."""
-        result = await self._call_model(call_request, deadline)
-        return await self._retry_if_empty(call_request, result, deadline) if isinstance(result, ModelAnswer) else result
 
     async def _retry_if_empty(
         self, call_request: ModelCallRequest, result: ModelAnswer, deadline: RequestDeadline
