@@ -57,6 +57,10 @@ class BudgetAccount:
         return self.reservations == self.waiting == 0
 
 
+# Of the scope, of the run, of the day, and of the provider in the day.
+_LimitedAccounts = tuple[BudgetAccount, BudgetAccount, BudgetAccount, BudgetAccount]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLimit:
     """One limit, in US dollars, and the setting that sets it."""
@@ -171,10 +175,12 @@ class SpendingBudget:
 
     def try_reserve(self, request: SpendingRequest) -> BudgetReservation | BudgetShortage | None:
         """Reserve the maximum cost at once, or return why it will never fit; None means that it must wait."""
-        shortage = self.find_shortage(request)
+        now = self._clock.now()
+        accounts = self._accounts(request, now)
+        shortage = self._find_shortage(request, accounts)
         if shortage is not None:
             return None if shortage.is_temporary else shortage
-        return None if self._is_behind(request) else self._reserve_now(request)
+        return None if self._is_behind(request, accounts) else self._reserve_now(request, accounts, now)
 
     async def wait_for_room(self, request: SpendingRequest) -> BudgetReservation | BudgetShortage:
         """Wait in the order of arrival until a request fits or never will."""
@@ -201,10 +207,13 @@ class SpendingBudget:
 
     def find_shortage(self, request: SpendingRequest) -> "BudgetShortage | None":
         """Return the first limit that a request exceeds now."""
+        return self._find_shortage(request, self._accounts(request, self._clock.now()))
+
+    def _find_shortage(self, request: SpendingRequest, accounts: _LimitedAccounts) -> "BudgetShortage | None":
         # A free call does not wait for an exhausted limit.
         if not request.worst_usd:
             return None
-        scope, run, day, provider_day = self._accounts(request, self._clock.now())
+        scope, run, day, provider_day = accounts
         budget, provider = self._budget, self._providers.get(request.provider)
         limits = (
             (budget.question_usd, scope),
@@ -236,10 +245,8 @@ class SpendingBudget:
         if self._waiters:
             self._serve_waiting()
 
-    def _reserve_now(self, request: SpendingRequest) -> BudgetReservation:
+    def _reserve_now(self, request: SpendingRequest, accounts: _LimitedAccounts, now: datetime) -> BudgetReservation:
         self._scopes.move_to_end(request.scope)
-        now = self._clock.now()
-        accounts = self._accounts(request, now)
         for account in accounts:
             account.reservations += 1
             account.reserved_usd += request.worst_usd
@@ -252,26 +259,26 @@ class SpendingBudget:
             self._serve_request(waiter)
 
     def _serve_request(self, waiter: "_WaitingRequest") -> None:
-        if self._is_behind(waiter.request):
+        now = self._clock.now()
+        accounts = self._accounts(waiter.request, now)
+        if self._is_behind(waiter.request, accounts):
             return
-        shortage = self.find_shortage(waiter.request)
+        shortage = self._find_shortage(waiter.request, accounts)
         if shortage is not None and shortage.is_temporary:
             self._blocked_accounts.add(id(shortage.limit.account))
             return
         del self._waiters[waiter]
         # A request that was cancelled a moment ago reserves nothing.
         if not waiter.reservation.done():
-            waiter.reservation.set_result(shortage or self._reserve_now(waiter.request))
+            waiter.reservation.set_result(shortage or self._reserve_now(waiter.request, accounts, now))
 
-    def _is_behind(self, request: SpendingRequest) -> bool:
+    def _is_behind(self, request: SpendingRequest, accounts: _LimitedAccounts) -> bool:
         """Return whether an earlier request waits for a limit that applies to this one too."""
         if not self._blocked_accounts or not request.worst_usd:
             return False
-        return not self._blocked_accounts.isdisjoint(map(id, self._accounts(request, self._clock.now())))
+        return not self._blocked_accounts.isdisjoint(map(id, accounts))
 
-    def _accounts(
-        self, request: SpendingRequest, now: datetime
-    ) -> tuple[BudgetAccount, BudgetAccount, BudgetAccount, BudgetAccount]:
+    def _accounts(self, request: SpendingRequest, now: datetime) -> _LimitedAccounts:
         today = self._accounts_of_day(now)
         provider = today.providers.get(request.provider)
         if provider is None:

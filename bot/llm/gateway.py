@@ -4,7 +4,6 @@ All calls go through it, and every answer is recorded before it is used.
 """
 
 import asyncio
-import operator
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -80,17 +79,21 @@ class PromptRedactor:
 
     def _redact_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the messages without known secrets; the same object if they have none."""
-        known, sent, is_same = self._known, [], True
-        for message in messages:
-            identity = id(message)
-            entry = known.get(identity)
-            if entry is None:
-                if len(known) >= MAX_REDACTED_MESSAGES:
-                    del known[next(iter(known))]
-                entry = known[identity] = (message, _redact_message(message))
-            sent.append(entry[1])
-            is_same = is_same and entry[1] is message
-        return messages if is_same else tuple(sent)
+        known = self._known
+        sent = tuple(
+            [
+                entry[1] if (entry := known.get(id(message))) is not None else self._add_message(message)
+                for message in messages
+            ]
+        )
+        return messages if sent == messages else sent
+
+    def _add_message(self, message: Message) -> Message:
+        if len(self._known) >= MAX_REDACTED_MESSAGES:
+            del self._known[next(iter(self._known))]
+        sent = _redact_message(message)
+        self._known[id(message)] = (message, sent)
+        return sent
 
 
 def _redact_message(message: Message) -> Message:
@@ -136,11 +139,13 @@ def prompt_for_model(prompt: Prompt, model: str, *, cache_key: str = "") -> Prom
 
 def _without_foreign_state(messages: tuple[Message, ...], name: str | None = None) -> tuple[Message, ...]:
     """Return the messages without native state of models other than ``name``; the same object if there is none."""
-    kept = [
-        message if message.native is None or message.native.model == name else replace(message, native=None)
-        for message in messages
-    ]
-    return messages if all(map(operator.is_, kept, messages)) else tuple(kept)
+    kept = tuple(
+        [
+            message if message.native is None or message.native.model == name else replace(message, native=None)
+            for message in messages
+        ]
+    )
+    return messages if kept == messages else kept
 
 
 def prefer_model(models: Sequence[str], previous_model: str) -> Sequence[str]:
