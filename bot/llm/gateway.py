@@ -178,7 +178,7 @@ class SingleFlight:
         try:
             await turn
         except BaseException:
-            # A turn that is cancelled is given to nobody; one that came at the moment when its caller gave up goes on.
+            # A turn that is cancelled is given to nobody. One that came as its caller gave up is given to the next.
             if not turn.cancel() and not turn.cancelled():
                 self.end(request)
             raise
