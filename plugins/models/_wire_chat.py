@@ -76,7 +76,7 @@ def chat_messages(call: WireCall) -> list[Json]:
     sent: list[dict[str, Json]] = []
     own: set[str] = set()
     for place, message in enumerate(_with_schema_instruction(call)):
-        kept = call.own_message(message)
+        kept = None if message.native is None else call.own_message(message)
         if isinstance(kept, dict):
             own.update(made.id for made in message.calls)
             sent.append(_own_message(kept, profile))
@@ -374,10 +374,11 @@ class _ReplyMessage(WireModel):
     @property
     def reasoning_text(self) -> str:
         """The readable part of the reasoning."""
-        chunks = self.content if isinstance(self.content, list) else []
-        parts = [part for chunk in chunks if isinstance(chunk.thinking, list) for part in chunk.thinking]
-        inside = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
-        return self.reasoning_content or self.reasoning or inside
+        beside = self.reasoning_content or self.reasoning
+        if beside or not isinstance(self.content, list):
+            return beside or ""
+        parts = [part for chunk in self.content if isinstance(chunk.thinking, list) for part in chunk.thinking]
+        return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
 
 
 class _ReplyChoice(WireModel):
