@@ -1,8 +1,7 @@
 """Runs work concurrently, with or without a limit; the first failure cancels the rest."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from bot.core.clock import yield_to_event_loop
@@ -12,20 +11,34 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
-@contextmanager
-def reject_unrequested_cancellation(what: str) -> Iterator[None]:
-    """Raise MalformedDataError for a CancelledError of the code within that nobody asked for.
+def reject_unrequested_cancellation(what: str) -> "CancellationGuard":
+    """Return a block that raises MalformedDataError for a CancelledError of the code within that nobody asked for.
 
     As it is, it would end the task without a word, as if somebody had cancelled it.
     """
-    try:
-        yield
-    except asyncio.CancelledError as error:
+    return CancellationGuard(what)
+
+
+class CancellationGuard:
+    """The block of ``reject_unrequested_cancellation``."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        """Name the code within."""
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise the other error where nobody cancelled the task."""
+        if not isinstance(error, asyncio.CancelledError):
+            return
         task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        message = f"{what} raised CancelledError, and nobody cancelled it"
-        raise MalformedDataError(message) from error
+        if task is not None and not task.cancelling():
+            message = f"{self._what} raised CancelledError, and nobody cancelled it"
+            raise MalformedDataError(message) from error
 
 
 async def gather_all(coroutines: Iterable[Coroutine[Any, Any, ResultT]]) -> list[ResultT]:

@@ -5,7 +5,7 @@ A call that may fit after others are settled waits for them, in order of arrival
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from datetime import date, datetime
 
@@ -18,6 +18,13 @@ from bot.store.model_calls import ScopeSpending
 MAX_SCOPES = 4096
 # Sums of many small amounts are not exact.
 TOLERANCE_USD = 1e-9
+# What each limit is of, and its setting: of a question, of a run, of a provider in a day, and of a day.
+_LIMIT_TEXTS = (
+    ("of the question", "[llm.budget] question_usd"),
+    ("of this run", "[llm.budget] run_usd"),
+    ("of the day for {}", "[llm.providers.{}] day_usd"),
+    ("of the day", "[llm.budget] day_usd"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +55,10 @@ class BudgetAccount:
     def is_idle(self) -> bool:
         """Whether no call uses it now."""
         return self.reservations == self.waiting == 0
+
+
+# Of the scope, of the run, of the day, and of the provider in the day.
+_LimitedAccounts = tuple[BudgetAccount, BudgetAccount, BudgetAccount, BudgetAccount]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +175,12 @@ class SpendingBudget:
 
     def try_reserve(self, request: SpendingRequest) -> BudgetReservation | BudgetShortage | None:
         """Reserve the maximum cost at once, or return why it will never fit; None means that it must wait."""
-        shortage = self.find_shortage(request)
+        now = self._clock.now()
+        accounts = self._accounts(request, now)
+        shortage = self._find_shortage(request, accounts)
         if shortage is not None:
             return None if shortage.is_temporary else shortage
-        return None if self._is_behind(request) else self._reserve_now(request)
+        return None if self._is_behind(request, accounts) else self._reserve_now(request, accounts, now)
 
     async def wait_for_room(self, request: SpendingRequest) -> BudgetReservation | BudgetShortage:
         """Wait in the order of arrival until a request fits or never will."""
@@ -194,11 +207,29 @@ class SpendingBudget:
 
     def find_shortage(self, request: SpendingRequest) -> "BudgetShortage | None":
         """Return the first limit that a request exceeds now."""
+        return self._find_shortage(request, self._accounts(request, self._clock.now()))
+
+    def _find_shortage(self, request: SpendingRequest, accounts: _LimitedAccounts) -> "BudgetShortage | None":
         # A free call does not wait for an exhausted limit.
         if not request.worst_usd:
             return None
-        for limit in self._limits(request):
-            if request.worst_usd > limit.usd - limit.account.committed_usd + TOLERANCE_USD:
+        scope, run, day, provider_day = accounts
+        budget, provider = self._budget, self._providers.get(request.provider)
+        limits = (
+            (budget.question_usd, scope),
+            (budget.run_usd, run),
+            (None if provider is None else provider.day_usd, provider_day),
+            (budget.day_usd, day),
+        )
+        for place, (usd, account) in enumerate(limits):
+            if usd is not None and request.worst_usd > usd - account.committed_usd + TOLERANCE_USD:
+                what, setting = _LIMIT_TEXTS[place]
+                limit = BudgetLimit(
+                    what=what.format(request.provider),
+                    setting=setting.format(request.provider),
+                    usd=usd,
+                    account=account,
+                )
                 return BudgetShortage(request=request, limit=limit)
         return None
 
@@ -214,10 +245,8 @@ class SpendingBudget:
         if self._waiters:
             self._serve_waiting()
 
-    def _reserve_now(self, request: SpendingRequest) -> BudgetReservation:
+    def _reserve_now(self, request: SpendingRequest, accounts: _LimitedAccounts, now: datetime) -> BudgetReservation:
         self._scopes.move_to_end(request.scope)
-        now = self._clock.now()
-        accounts = self._accounts(request, now)
         for account in accounts:
             account.reservations += 1
             account.reserved_usd += request.worst_usd
@@ -230,48 +259,31 @@ class SpendingBudget:
             self._serve_request(waiter)
 
     def _serve_request(self, waiter: "_WaitingRequest") -> None:
-        if self._is_behind(waiter.request):
+        now = self._clock.now()
+        accounts = self._accounts(waiter.request, now)
+        if self._is_behind(waiter.request, accounts):
             return
-        shortage = self.find_shortage(waiter.request)
+        shortage = self._find_shortage(waiter.request, accounts)
         if shortage is not None and shortage.is_temporary:
             self._blocked_accounts.add(id(shortage.limit.account))
             return
         del self._waiters[waiter]
         # A request that was cancelled a moment ago reserves nothing.
         if not waiter.reservation.done():
-            waiter.reservation.set_result(shortage or self._reserve_now(waiter.request))
+            waiter.reservation.set_result(shortage or self._reserve_now(waiter.request, accounts, now))
 
-    def _is_behind(self, request: SpendingRequest) -> bool:
+    def _is_behind(self, request: SpendingRequest, accounts: _LimitedAccounts) -> bool:
         """Return whether an earlier request waits for a limit that applies to this one too."""
         if not self._blocked_accounts or not request.worst_usd:
             return False
-        return not self._blocked_accounts.isdisjoint(map(id, self._accounts(request, self._clock.now())))
+        return not self._blocked_accounts.isdisjoint(map(id, accounts))
 
-    def _accounts(
-        self, request: SpendingRequest, now: datetime
-    ) -> tuple[BudgetAccount, BudgetAccount, BudgetAccount, BudgetAccount]:
+    def _accounts(self, request: SpendingRequest, now: datetime) -> _LimitedAccounts:
         today = self._accounts_of_day(now)
-        provider = today.providers.setdefault(request.provider, BudgetAccount())
+        provider = today.providers.get(request.provider)
+        if provider is None:
+            provider = today.providers[request.provider] = BudgetAccount()
         return self._scopes[request.scope], self._run_account, today.all, provider
-
-    def _limits(self, request: SpendingRequest) -> Iterator[BudgetLimit]:
-        scope, run, day, provider_day = self._accounts(request, self._clock.now())
-        budget, provider = self._budget, self._providers.get(request.provider)
-        provider_limit = None if provider is None else provider.day_usd
-        limits = (
-            ("of the question", "[llm.budget] question_usd", budget.question_usd, scope),
-            ("of this run", "[llm.budget] run_usd", budget.run_usd, run),
-            (
-                f"of the day for {request.provider}",
-                f"[llm.providers.{request.provider}] day_usd",
-                provider_limit,
-                provider_day,
-            ),
-            ("of the day", "[llm.budget] day_usd", budget.day_usd, day),
-        )
-        for what, setting, usd, account in limits:
-            if usd is not None:
-                yield BudgetLimit(what=what, setting=setting, usd=usd, account=account)
 
     def _accounts_of_day(self, now: datetime) -> _DailyAccounts:
         # If the wall clock was set back, keep the later day.

@@ -124,7 +124,7 @@ class PromptDocuments:
     @property
     def tokens(self) -> int:
         """About how many tokens the prompt has."""
-        return self.options.tokens + sum(part.tokens for part in self.messages)
+        return self.options.tokens + sum([part.tokens for part in self.messages])
 
     def unsaved(self, scope: str) -> list[PromptDocument]:
         """Return the parts that a forecast has to record, each once."""
@@ -138,26 +138,37 @@ class PromptDocumentCache:
     def __init__(self, *, chars: int = MAX_CACHED_CHARS) -> None:
         """Start empty, with room for about ``chars`` characters."""
         self._chars_left = chars
-        self._by_message: OrderedDict[Message, PromptDocument] = OrderedDict()
+        # By identity, which a message that is kept cannot lose, and by value.
+        self._by_message_id: dict[int, tuple[Message, PromptDocument]] = {}
+        self._by_message: dict[Message, PromptDocument] = {}
         self._by_digest: OrderedDict[str, PromptDocument] = OrderedDict()
         self._by_identity: IdentityCache[PromptDocument] = IdentityCache(MAX_CACHED_OPTIONS)
 
     def prompt_documents(self, prompt: Prompt) -> PromptDocuments:
         """Return the parts of a prompt; raises MalformedDataError for one that cannot be written as JSON."""
-        messages = tuple(self._message_document(message) for message in prompt.messages)
-        return PromptDocuments(messages=messages, options=self._options_document(prompt))
+        documents = self._by_message_id
+        messages = [
+            known[1] if (known := documents.get(id(message))) is not None else self._add_message(message)
+            for message in prompt.messages
+        ]
+        return PromptDocuments(messages=tuple(messages), options=self._options_document(prompt))
 
-    def _message_document(self, message: Message) -> PromptDocument:
+    def _add_message(self, message: Message) -> PromptDocument:
         part = self._by_message.get(message)
         if part is None:
             part = self._by_message[message] = _make_document(partial(MESSAGE_SERIALIZER.encode, message))
-            self._chars_left -= _message_size(message)
-            while self._chars_left < 0 and len(self._by_message) > 1:
-                forgotten, _ = self._by_message.popitem(last=False)
-                self._chars_left += _message_size(forgotten)
-        else:
-            self._by_message.move_to_end(message)
+        self._by_message_id[id(message)] = (message, part)
+        self._chars_left -= _message_size(message)
+        while self._chars_left < 0 and len(self._by_message_id) > 1:
+            self._forget_oldest()
         return part
+
+    def _forget_oldest(self) -> None:
+        message, part = self._by_message_id.pop(next(iter(self._by_message_id)))
+        self._chars_left += _message_size(message)
+        # An equal message that is still known keeps its document; the next one gets another.
+        if self._by_message.get(message) is part:
+            del self._by_message[message]
 
     def _options_document(self, prompt: Prompt) -> PromptDocument:
         # Tools and schemas are the same objects in many prompts.

@@ -256,7 +256,14 @@ class ModelCall:
             cost_usd = self.price.cost_usd(completion)
             # Without a count of tokens it counts with its maximum cost.
             known_usd = self.reservation.request.worst_usd if cost_usd is None else cost_usd
-            usage = replace(completion.usage, calls=1, cost_usd=known_usd)
+            counted = completion.usage
+            usage = ModelUsage(
+                calls=1,
+                tokens_in=counted.tokens_in,
+                tokens_cached=counted.tokens_cached,
+                tokens_out=counted.tokens_out,
+                cost_usd=known_usd,
+            )
             if completion.cost_usd is not None and not 0 <= completion.cost_usd < math.inf:
                 completion = replace(completion, cost_usd=None)
             # What is recorded is used: without secrets, as in the record.

@@ -43,6 +43,9 @@ class BreakerPermit:
     probe: bool = False
 
 
+_ORDINARY_PERMIT = BreakerPermit()
+
+
 class CircuitBreaker:
     """Opens after ``failure_limit`` consecutive failures for ``open_s`` seconds, then permits one request at a time."""
 
@@ -54,6 +57,11 @@ class CircuitBreaker:
         self._failures = 0
         self._opened_at: float | None = None
         self._probing = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every request is permitted."""
+        return self._opened_at is None
 
     @property
     def is_probing(self) -> bool:
@@ -84,7 +92,7 @@ class CircuitBreaker:
     def acquire_permit(self) -> BreakerPermit | None:
         """Return permission to send one request, or None."""
         if self._opened_at is None:
-            return BreakerPermit()
+            return _ORDINARY_PERMIT
         if self._probing or self.wait_s > 0:
             return None
         self._probing = True
@@ -165,6 +173,8 @@ class ServerState:
     @property
     def is_ready(self) -> bool:
         """Whether a request may be sent now."""
+        if self._breaker.is_closed and not self._quota_retry_at and not self._paused_until:
+            return True
         return self.is_available and self._pause_s == 0.0
 
     @property
@@ -255,7 +265,7 @@ class ServerState:
 
     @property
     def _is_quota_exhausted(self) -> bool:
-        return self._quota_retry_at - self._services.clock.monotonic() > MIN_WAIT_S
+        return self._quota_retry_at > 0.0 and self._quota_retry_at - self._services.clock.monotonic() > MIN_WAIT_S
 
     @property
     def _immediate_error(self) -> FoxcastError | None:
@@ -268,6 +278,8 @@ class ServerState:
 
     @property
     def _pause_s(self) -> float:
+        if not self._paused_until:
+            return 0.0
         left_s = self._paused_until - self._services.clock.monotonic()
         return left_s if left_s > MIN_WAIT_S else 0.0
 

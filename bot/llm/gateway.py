@@ -4,11 +4,11 @@ All calls go through it, and every answer is recorded before it is used.
 """
 
 import asyncio
-import operator
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
-from functools import partial
+from functools import lru_cache
 
 import structlog
 
@@ -23,7 +23,6 @@ from bot.core.errors import (
     RequestRejectedError,
     ServiceUnavailableError,
 )
-from bot.core.identity_cache import IdentityCache
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, ModelProvider, RandomStreams
 from bot.core.language_models import (
@@ -35,9 +34,10 @@ from bot.core.language_models import (
     ModelPerformance,
     ModelRequest,
     Prompt,
+    ToolCall,
 )
 from bot.core.light_dataclass import dataclass
-from bot.core.redaction import known_redactor, redact_known_secrets
+from bot.core.redaction import SecretRedactor, known_redactor, redact_known_secrets
 from bot.llm.adaptive_limit import LimitReason
 from bot.llm.background_tasks import BackgroundTasks, DailyAlerts
 from bot.llm.budget import SpendingBudget
@@ -64,24 +64,48 @@ class PromptRedactor:
 
     def __init__(self) -> None:
         """Start with no known message."""
-        self._messages: IdentityCache[Message] = IdentityCache(MAX_REDACTED_MESSAGES)
+        self._redactor: SecretRedactor | None = None
+        # By identity, which a message that is kept cannot lose: each message with what is sent of it.
+        self._known: dict[int, tuple[Message, Message]] = {}
 
     def redact(self, prompt: Prompt) -> Prompt:
         """Return the prompt without known secrets; the same object if it has none."""
         redactor = known_redactor()
-        messages, handover = (
-            tuple(self._messages.find((message, redactor), partial(_redact_message, message)) for message in part)
-            for part in (prompt.messages, prompt.handover)
-        )
-        is_same = all(map(operator.is_, (*messages, *handover), (*prompt.messages, *prompt.handover)))
+        if redactor is not self._redactor:
+            self._redactor, self._known = redactor, {}
+        messages, handover = self._redact_messages(prompt.messages), self._redact_messages(prompt.handover)
+        is_same = messages is prompt.messages and handover is prompt.handover
         return prompt if is_same else replace(prompt, messages=messages, handover=handover)
+
+    def _redact_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the messages without known secrets; the same object if they have none."""
+        known = self._known
+        sent = tuple(
+            [
+                entry[1] if (entry := known.get(id(message))) is not None else self._add_message(message)
+                for message in messages
+            ]
+        )
+        return messages if sent == messages else sent
+
+    def _add_message(self, message: Message) -> Message:
+        if len(self._known) >= MAX_REDACTED_MESSAGES:
+            del self._known[next(iter(self._known))]
+        sent = _redact_message(message)
+        self._known[id(message)] = (message, sent)
+        return sent
 
 
 def _redact_message(message: Message) -> Message:
     # ``native`` is not changed: it is sent back to its provider, and any change would make it invalid.
     text = redact_known_secrets(message.text)
-    calls = tuple(replace(call, arguments=redact_known_secrets(call.arguments)) for call in message.calls)
+    calls = tuple([_redact_call(call) for call in message.calls])
     return message if (text, calls) == (message.text, message.calls) else replace(message, text=text, calls=calls)
+
+
+def _redact_call(call: ToolCall) -> ToolCall:
+    arguments = redact_known_secrets(call.arguments)
+    return call if arguments is call.arguments else replace(call, arguments=arguments)
 
 
 def prompt_for_model(prompt: Prompt, model: str, *, cache_key: str = "") -> Prompt:
@@ -115,13 +139,13 @@ def prompt_for_model(prompt: Prompt, model: str, *, cache_key: str = "") -> Prom
 
 def _without_foreign_state(messages: tuple[Message, ...], name: str | None = None) -> tuple[Message, ...]:
     """Return the messages without native state of models other than ``name``; the same object if there is none."""
-    if not any(_is_foreign(message, name) for message in messages):
-        return messages
-    return tuple(replace(message, native=None) if _is_foreign(message, name) else message for message in messages)
-
-
-def _is_foreign(message: Message, name: str | None) -> bool:
-    return message.native is not None and (name is None or message.native.model != name)
+    kept = tuple(
+        [
+            message if message.native is None or message.native.model == name else replace(message, native=None)
+            for message in messages
+        ]
+    )
+    return messages if kept == messages else kept
 
 
 def prefer_model(models: Sequence[str], previous_model: str) -> Sequence[str]:
@@ -129,25 +153,45 @@ def prefer_model(models: Sequence[str], previous_model: str) -> Sequence[str]:
     return sorted(models, key=lambda model: model != previous_model)
 
 
+@lru_cache(maxsize=1024)
+def _cache_key(ref: str, forecaster: str, role: str) -> str:
+    """Return the key for the provider's cache that the trials of a question share in a role."""
+    return derive_id("cache", ref, forecaster, role)
+
+
 class SingleFlight:
-    """A lock for each request in flight, so that equal requests are sent once."""
+    """Makes equal requests wait for each other, so that they are sent once."""
 
     def __init__(self) -> None:
-        """Start with none."""
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        """Start with none in flight."""
+        # Each request in flight, with those that wait for its turn in the order in which they came.
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
-    @asynccontextmanager
-    async def exclusive(self, request: str) -> AsyncIterator[None]:
-        """Wait until nothing else makes the same request; others wait while entered."""
-        lock, users = self._locks.get(request, (asyncio.Lock(), 0))
-        self._locks[request] = lock, users + 1
+    async def begin(self, request: str) -> None:
+        """Wait until nothing else makes the same request; others wait until ``end``."""
+        waiting = self._waiting.get(request)
+        if waiting is None:
+            self._waiting[request] = deque()
+            return
+        turn = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
         try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(request)
-            if users > 1:
-                self._locks[request] = lock, users - 1
+            await turn
+        except BaseException:
+            # A turn that is cancelled is given to nobody. One that came as its caller gave up is given to the next.
+            if not turn.cancel() and not turn.cancelled():
+                self.end(request)
+            raise
+
+    def end(self, request: str) -> None:
+        """Give the turn to the next one that waits for it and has not given up."""
+        waiting = self._waiting[request]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._waiting[request]
 
 
 log = structlog.get_logger(__name__)
@@ -241,6 +285,8 @@ class LlmGateway:
     def _candidate_models(self, model_request: ModelRequest) -> Sequence[str]:
         """Return the models that may be given the prompt, the one to ask first at the beginning."""
         models, previous_model = self.roles.models(model_request.role), model_request.prompt.model
+        if len(models) == 1:
+            return models
         able = [model for model in models if self.roles.accepts_prompt(model, model_request.prompt)]
         # Without a suitable model the first one is used, although it does not support tools.
         candidates = self._undemoted_models(model_request.role, able or models[:1])
@@ -259,13 +305,12 @@ class LlmGateway:
         The trials of a question share a key for the provider's cache in each role.
         """
         client, charge = self.clients[provider_name(model)], model_request.charge
-        cache_key = derive_id("cache", charge.ref, charge.forecaster, model_request.role)
+        cache_key = _cache_key(charge.ref, charge.forecaster, model_request.role)
         prompt = self.redactor.redact(prompt_for_model(model_request.prompt, model, cache_key=cache_key))
-        model_request = replace(model_request, prompt=prompt)
-        parts = self.prompt_documents.prompt_documents(model_request.prompt)
+        parts = self.prompt_documents.prompt_documents(prompt)
         record = RequestRecord(
             model=model,
-            messages=tuple(part.digest for part in parts.messages),
+            messages=tuple([part.digest for part in parts.messages]),
             offer=parts.options.digest,
             sampling=sampling_settings(
                 model_request.role, table, client.model_defaults(model), seed=model_request.seed
@@ -275,7 +320,14 @@ class LlmGateway:
         )
         lost_retries = self._lost_retries(model)
         return ModelCallRequest(
-            model_request=model_request,
+            model_request=ModelRequest(
+                role=model_request.role,
+                prompt=prompt,
+                charge=charge,
+                seed=model_request.seed,
+                nth=model_request.nth,
+                urgency=model_request.urgency,
+            ),
             model=model,
             record=record,
             documents=parts,
@@ -320,13 +372,18 @@ class LlmGateway:
         paid: Sequence[ModelCallRequest],
         later: Sequence[ModelCallRequest],
     ) -> ModelAnswer | FoxcastError:
-        """Give one model its share of the time."""
+        """Give one model its share of the time; repeat the request once after an empty answer."""
         began = asyncio.get_running_loop().time()
         try:
             async with deadline.next_share(
                 (lambda: any(self._is_available(other.model) for other in later)) if later else None
             ):
-                return await self._find_paid_answer(paid, deadline) or await self._ask_model(call_request, deadline)
+                if paid and (answer := await self._find_paid_answer(paid, deadline)) is not None:
+                    return answer
+                result = await self._call_model(call_request, deadline)
+                if isinstance(result, ModelAnswer):
+                    return await self._retry_if_empty(call_request, result, deadline)
+                return result
         except TimeoutError as error:
             waited_s = asyncio.get_running_loop().time() - began
             shown_s = round(waited_s, 0 if waited_s >= 1.0 else 2)
@@ -347,11 +404,6 @@ class LlmGateway:
                 return await self._retry_if_empty(call_request, stored, deadline)
         return None
 
-    async def _ask_model(self, call_request: ModelCallRequest, deadline: RequestDeadline) -> ModelAnswer | FoxcastError:
-        """Return the answer of one model as ``_call_model`` does; repeat the request once after an empty answer."""
-        result = await self._call_model(call_request, deadline)
-        return await self._retry_if_empty(call_request, result, deadline) if isinstance(result, ModelAnswer) else result
-
     async def _retry_if_empty(
         self, call_request: ModelCallRequest, result: ModelAnswer, deadline: RequestDeadline
     ) -> ModelAnswer:
@@ -371,12 +423,18 @@ class LlmGateway:
         self, call_request: ModelCallRequest, deadline: RequestDeadline
     ) -> ModelAnswer | FoxcastError:
         """Return the answer of one model, or the error if another model may succeed; raises all other errors."""
-        client = self.clients[provider_name(call_request.model)]
-        async with self.single_flight.exclusive(call_request.digest):
+        model, scope = call_request.model, call_request.model_request.charge.scope
+        await self.single_flight.begin(call_request.digest)
+        try:
             if stored := await self.accounting.find_recorded_answer(call_request):
                 return stored
-            with self.load.count_call(call_request.model, call_request.model_request.charge.scope):
-                return await self._make_call(call_request, client, deadline)
+            self.load.begin_call(model, scope)
+            try:
+                return await self._make_call(call_request, self.clients[provider_name(model)], deadline)
+            finally:
+                self.load.end_call(model, scope)
+        finally:
+            self.single_flight.end(call_request.digest)
 
     async def _make_call(
         self, call_request: ModelCallRequest, client: ProviderClient, deadline: RequestDeadline
@@ -403,6 +461,8 @@ class LlmGateway:
 
     def save_concurrency(self, *, now: bool = False) -> None:
         """Record how many requests each model may get at the same time, if that changed; see ``LearnedConcurrency``."""
+        if not now and not self.learned_concurrency.is_due:
+            return
         limits = ((model, queue) for client in self.clients.values() for model, queue in client.queue.models.items())
         busy = LimitReason.PROCESS if self.load.is_process_busy else None
         reason = LimitReason.BUDGET if self.accounting.budget.has_waiting_requests else busy

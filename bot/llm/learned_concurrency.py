@@ -39,6 +39,12 @@ class LearnedConcurrency:
                 )
         return limits
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the limits may be recorded again."""
+        # A clock that was set back must not stop the recording.
+        return self._saved_at is None or not timedelta() <= self._clock.now() - self._saved_at < SAVE_INTERVAL
+
     def save_changed(
         self, queues: Iterable[tuple[str, ModelQueue]], *, other_reason: LimitReason | None = None, now: bool = False
     ) -> None:
@@ -46,11 +52,9 @@ class LearnedConcurrency:
 
         ``other_reason`` says why no model gets more requests, whatever its limit.
         """
-        at = self._clock.now()
-        # A clock that was set back must not stop the recording.
-        if not now and self._saved_at is not None and timedelta() <= at - self._saved_at < SAVE_INTERVAL:
+        if not now and not self.is_due:
             return
-        self._saved_at = at
+        self._saved_at = at = self._clock.now()
         changed = []
         for model, queue in queues:
             limit, reason = queue.limit, other_reason or queue.reason

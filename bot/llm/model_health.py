@@ -152,28 +152,28 @@ def _limit_violations(recent: Sequence[ModelPerformance], section: HealthSection
         yield f"{share:.0%} of its belief updates {over} could not be parsed, more than {section.unparsed_beliefs:.0%}"
     if (share := _error_share(recent)) > section.errors:
         yield f"requests to it failed in {share:.0%} of its last {len(recent)} trials, more than {section.errors:.0%}"
-    if (gap := sum(performance.submission_gap for performance in recent) / len(recent)) > section.belief_gap:
+    if (gap := sum([one.submission_gap for one in recent]) / len(recent)) > section.belief_gap:
         limit = f"{section.belief_gap:g}"
         yield f"what it submitted {over} was {gap:.3f} from what it believed on average, more than {limit}"
 
 
 def _submitted_share(recent: Sequence[ModelPerformance]) -> float | None:
-    submitted = [performance.submitted for performance in recent if performance.submitted is not None]
+    submitted = [one.submitted for one in recent if one.submitted is not None]
     return sum(submitted) / len(submitted) if submitted else None
 
 
 def _unparsed_share(recent: Sequence[ModelPerformance]) -> float | None:
-    asked = sum(performance.asked for performance in recent)
-    return sum(performance.unparsed for performance in recent) / asked if asked else None
+    asked = sum([one.asked for one in recent])
+    return sum([one.unparsed for one in recent]) / asked if asked else None
 
 
 def _unread_belief_share(recent: Sequence[ModelPerformance]) -> float | None:
-    asked = sum(performance.beliefs for performance in recent)
-    return sum(performance.unread_beliefs for performance in recent) / asked if asked else None
+    asked = sum([one.beliefs for one in recent])
+    return sum([one.unread_beliefs for one in recent]) / asked if asked else None
 
 
 def _error_share(recent: Sequence[ModelPerformance]) -> float:
-    return sum(performance.errors > 0 for performance in recent) / len(recent)
+    return sum([one.errors > 0 for one in recent]) / len(recent)
 
 
 def even_answer_reasons(halves: Sequence[float], section: HealthSection) -> Iterator[str]:

@@ -31,12 +31,15 @@ class ModelPrice:
 
         ``tokens_in`` is an estimate, so a prompt in an unusual script may cost a little more.
         """
-        prices = [self.tokens]
+        tokens = self.tokens
+        max_input, max_output = _max_input_price(tokens), tokens.tokens_out
         # A prompt that is estimated at half the limit of a short prompt may exceed it.
-        if self.tokens.long is not None and 2 * tokens_in > (self.tokens.long_from or 0):
-            prices.append(self.tokens.long)
-        max_input = max(_max_input_price(price) for price in prices)
-        return (tokens_in * max_input + max_tokens * max(price.tokens_out for price in prices)) / 1e6
+        if tokens.long is not None and 2 * tokens_in > (tokens.long_from or 0):
+            max_input, max_output = (
+                max(max_input, _max_input_price(tokens.long)),
+                max(max_output, tokens.long.tokens_out),
+            )
+        return (tokens_in * max_input + max_tokens * max_output) / 1e6
 
     def cost_usd(self, completion: ModelCompletion) -> float | None:
         """Return the cost of an answer in US dollars, or None if the provider counted nothing.
@@ -55,7 +58,9 @@ class ModelPrice:
     def _price_paid(self) -> TokenPrice:
         """Return the price of tokens without a reported cost."""
         # Usage does not count cache writes; if the operator sets a price for them, it applies to all input.
-        return replace(self.tokens, tokens_in=_max_uncached_price(self.tokens)) if self.is_configured else self.tokens
+        if self.is_configured and (most := _max_uncached_price(self.tokens)) != self.tokens.tokens_in:
+            return replace(self.tokens, tokens_in=most)
+        return self.tokens
 
 
 def _max_uncached_price(price: TokenPrice) -> float:

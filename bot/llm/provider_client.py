@@ -29,7 +29,7 @@ from bot.llm.providers import (
 )
 from bot.llm.request_queue import ModelQueue, ProviderQueue, RequestResult
 from bot.llm.roles import bare_model_name
-from bot.net.rate_headers import observe_response_headers, remaining_allowance
+from bot.net.rate_headers import HeaderObservation, remaining_allowance
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,7 +146,8 @@ class ProviderClient:
 
     async def _attempt(self, call: ModelCall, server: ServerState, deadline: RequestDeadline) -> ModelCompletion:
         while True:
-            await server.wait_until_ready(deadline)
+            if not server.is_ready:
+                await server.wait_until_ready(deadline)
             asked = call.request.model_request
             async with self.queue.request_slot(
                 call.request.model, scope=asked.charge.scope, urgency=asked.urgency
@@ -179,7 +180,7 @@ class ProviderClient:
         """Send the request, and record what its result says about the limit of requests in flight."""
         sent_at, result, usage = queue.start_request(), RequestResult.OTHER, None
         try:
-            with observe_response_headers(partial(self._record_headers, queue, queue.requests)):
+            with HeaderObservation(partial(self._record_headers, queue, queue.requests)):
                 completion = await self._send(call, server, permit, deadline)
             result, usage = RequestResult.ANSWERED, _reported_usage(completion)
         except FoxcastError as error:

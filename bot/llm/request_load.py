@@ -1,8 +1,6 @@
 """How many calls are open, of each model and each question, and how many more the models would get at once."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 from bot.llm.adaptive_limit import FIRST_LIMIT
 from bot.llm.budget import SpendingBudget
@@ -27,27 +25,26 @@ class RequestLoad:
         self._clients = clients
         self._budget = budget
         self._usual_models = usual_models
-        self._by_model: Counter[str] = Counter()
-        self._by_scope: Counter[str] = Counter()
+        self._by_model: dict[str, int] = {}
+        self._by_scope: dict[str, int] = {}
         # Set by who begins questions: the models would get more calls, but this process has too much to do.
         self.is_process_busy = False
 
-    @contextmanager
-    def count_call(self, model: str, scope: str) -> Iterator[None]:
-        """Count a call as open while entered."""
-        self._by_model[model] += 1
-        self._by_scope[scope] += 1
-        try:
-            yield
-        finally:
-            self._by_model[model] -= 1
-            self._by_scope[scope] -= 1
-            if not self._by_scope[scope]:
-                del self._by_scope[scope]
+    def begin_call(self, model: str, scope: str) -> None:
+        """Count a call as open, until ``end_call``."""
+        self._by_model[model] = self._by_model.get(model, 0) + 1
+        self._by_scope[scope] = self._by_scope.get(scope, 0) + 1
+
+    def end_call(self, model: str, scope: str) -> None:
+        """Count a call as open no more."""
+        self._by_model[model] -= 1
+        self._by_scope[scope] -= 1
+        if not self._by_scope[scope]:
+            del self._by_scope[scope]
 
     def open_calls(self, scope: str) -> int:
         """Return how many calls of a question are open."""
-        return self._by_scope[scope]
+        return self._by_scope.get(scope, 0)
 
     def room(self) -> int:
         """Return how many more calls the models in use would get soon; zero or less where calls wait already."""
@@ -58,4 +55,4 @@ class RequestLoad:
 
     def _room_at(self, model: str) -> int:
         limit = self._clients[provider_name(model)].permitted_requests(model)
-        return limit + min(limit, max(1, int(WAITING_SHARE * limit))) - self._by_model[model]
+        return limit + min(limit, max(1, int(WAITING_SHARE * limit))) - self._by_model.get(model, 0)

@@ -8,8 +8,7 @@ import asyncio
 import heapq
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import Enum, auto
 from itertools import count
@@ -100,8 +99,10 @@ class ModelQueue:
     def count_slot(self, change: int) -> None:
         """Count a slot as held (1) or as free again (-1)."""
         self.in_flight += change
-        self._left -= max(0, change)
-        self._set_timer()
+        if change > 0:
+            self._left -= change
+        if self._left <= 0.0:
+            self._set_timer()
 
     def _let_through(self, requests: float, allowance: RequestAllowance) -> None:
         """Let so many requests through until the limit is reset, and then as many as it allows."""
@@ -151,9 +152,10 @@ class ModelQueue:
 
     def first_waiting(self) -> _WaitingRequest | None:
         """Return the request that is next, if any; forget those that gave up."""
-        while self._waiting and self._waiting[0].admitted.done():
-            heapq.heappop(self._waiting)
-        return self._waiting[0] if self._waiting else None
+        waiting = self._waiting
+        while waiting and waiting[0].admitted.done():
+            heapq.heappop(waiting)
+        return waiting[0] if waiting else None
 
 
 class ProviderQueue:
@@ -184,22 +186,35 @@ class ProviderQueue:
         queue = self._model_queue(model)
         return 0 if queue.hold_s else min(self._ceiling, queue.limit.limit)
 
-    @asynccontextmanager
-    async def request_slot(
+    def request_slot(
         self, model: str, *, scope: str = "", urgency: ModelUrgency = ModelUrgency.ORDINARY
-    ) -> AsyncIterator[ModelQueue]:
-        """Wait for a slot and hold it while entered; return the queue of the model, to record the result.
+    ) -> "QueueSlot":
+        """Return a slot: entering it waits for it and gives the queue of the model, to record the result.
 
         ``scope`` names the question that asks.
         """
+        return QueueSlot(self, model, scope, urgency)
+
+    async def acquire(self, model: str, scope: str, urgency: ModelUrgency) -> ModelQueue:
+        """Wait for a slot and hold it until ``release``."""
         queue, number = self._model_queue(model), next(self._numbers)
-        await self._acquire(queue, (urgency, self._scope_number(scope, number), number))
-        try:
-            if self._rate_limiter is not None:
+        order = (urgency, self._scope_number(scope, number), number)
+        if self._in_flight < self._ceiling and queue.has_room and queue.first_waiting() is None:
+            self._count(queue, 1)
+        else:
+            await self._wait_for_slot(queue, order)
+        if self._rate_limiter is not None:
+            try:
                 await self._rate_limiter.wait_for_turn()
-            yield queue
-        finally:
-            self._release(queue)
+            except BaseException:
+                self.release(queue)
+                raise
+        return queue
+
+    def release(self, queue: ModelQueue) -> None:
+        """Give a slot back; who waits may have it."""
+        self._count(queue, -1)
+        self._admit_waiting()
 
     def _model_queue(self, model: str) -> ModelQueue:
         if model not in self._models:
@@ -214,10 +229,7 @@ class ProviderQueue:
             del known[next(iter(known))]
         return known.setdefault(scope, number)
 
-    async def _acquire(self, queue: ModelQueue, order: tuple[int, int, int]) -> None:
-        if self._in_flight < self._ceiling and queue.has_room and queue.first_waiting() is None:
-            self._count(queue, 1)
-            return
+    async def _wait_for_slot(self, queue: ModelQueue, order: tuple[int, int, int]) -> None:
         request = _WaitingRequest(order, asyncio.get_running_loop().create_future())
         queue.add_waiting(request)
         try:
@@ -225,19 +237,15 @@ class ProviderQueue:
         except asyncio.CancelledError:
             if not request.admitted.cancelled():
                 # It was admitted at the moment when its caller gave up.
-                self._release(queue)
+                self.release(queue)
             raise
-
-    def _release(self, queue: ModelQueue) -> None:
-        self._count(queue, -1)
-        self._admit_waiting()
 
     def _admit_waiting(self) -> None:
         while self._in_flight < self._ceiling:
             waiting = [
                 (first, other)
                 for other in self._models.values()
-                if other.has_room and (first := other.first_waiting()) is not None
+                if (first := other.first_waiting()) is not None and other.has_room
             ]
             if not waiting:
                 return
@@ -248,6 +256,28 @@ class ProviderQueue:
     def _count(self, queue: ModelQueue, change: int) -> None:
         queue.count_slot(change)
         self._in_flight += change
+
+
+class QueueSlot:
+    """One slot of a queue, held while entered."""
+
+    __slots__ = ("_held", "_model", "_queue", "_scope", "_urgency")
+
+    def __init__(self, queue: ProviderQueue, model: str, scope: str, urgency: ModelUrgency) -> None:
+        """Wait for nothing yet."""
+        self._queue = queue
+        self._model = model
+        self._scope = scope
+        self._urgency = urgency
+
+    async def __aenter__(self) -> ModelQueue:
+        """Wait for the slot."""
+        self._held = held = await self._queue.acquire(self._model, self._scope, self._urgency)
+        return held
+
+    async def __aexit__(self, *_: object) -> None:
+        """Give it back."""
+        self._queue.release(self._held)
 
 
 class MinuteRateLimiter:

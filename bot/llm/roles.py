@@ -1,5 +1,7 @@
 """Which model plays which role, as configured; validated at the start, so that a misspelt provider is found early."""
 
+from functools import lru_cache
+
 from bot.config.schema import LlmSection, ModelSection, RoleSection
 from bot.core.errors import ConfigError
 from bot.core.language_models import ModelDialect, Prompt
@@ -11,11 +13,13 @@ MAIN_ROLE = "main"
 DEFAULT_MODEL = ModelSection()
 
 
+@lru_cache(maxsize=1024)
 def provider_name(model: str) -> str:
     """Return the provider of a model, which is named ``provider:name``."""
     return model.partition(":")[0]
 
 
+@lru_cache(maxsize=1024)
 def bare_model_name(model: str) -> str:
     """Return the name of a model at its provider."""
     return model.partition(":")[2]
@@ -60,8 +64,9 @@ class ModelRoles:
     def models(self, name: str) -> tuple[str, ...]:
         """Return the model of a role and then its fallback, where it has one; raises ConfigError."""
         table = self.role_section(name)
-        models = (table.model,) if table.fallback is None else (table.model, table.fallback)
-        return tuple(dict.fromkeys(models))
+        if table.fallback is None or table.fallback == table.model:
+            return (table.model,)
+        return (table.model, table.fallback)
 
     def fallback(self, role: str, model: str) -> str | None:
         """Return the model that replaces a model in a role, if there is one."""

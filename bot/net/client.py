@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
@@ -36,7 +37,7 @@ from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.net.connections import PROXY_REMEDY, ProxySelector, describe_proxy_status, loggable_proxy
 from bot.net.rate_headers import report_response_headers, retry_after_s
 from bot.net.rate_limit import RateLimiter, RequestSlot
-from bot.net.response_body import MAX_QUOTED_BYTES, quote_reply, read_body, read_error_reply
+from bot.net.response_body import MAX_QUOTED_BYTES, BoundedBody, quote_reply, read_error_reply
 from bot.net.urls import loggable_url
 
 if TYPE_CHECKING:
@@ -351,18 +352,24 @@ class _HttpRequest:
 
     def all_headers(self) -> Mapping[str, str]:
         """Return the headers with the usual ones; raises ConfigError for one that cannot be sent."""
-        names = {name.lower() for name in self.headers}
-        if not all(map(_HEADER_NAME.fullmatch, self.headers)) or not all(
-            map(_HEADER_VALUE.fullmatch, self.headers.values())
-        ):
+        headers = _complete_headers(tuple(self.headers.items()))
+        if headers is None:
             message = (
                 f"a header for {loggable_url(self.url)} has a character that headers cannot carry; correct it in config"
             )
             raise ConfigError(message)
-        return {
-            **{name: value for name, value in _DEFAULT_HEADERS.items() if name.lower() not in names},
-            **self.headers,
-        }
+        return headers
+
+
+# A model is asked with the same headers each time.
+@lru_cache(maxsize=64)
+def _complete_headers(given: tuple[tuple[str, str], ...]) -> Mapping[str, str] | None:
+    """Return headers with the usual ones; None where one cannot be sent."""
+    if not all(_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value) for name, value in given):
+        return None
+    names = {name.lower() for name, _ in given}
+    usual = {name: value for name, value in _DEFAULT_HEADERS.items() if name.lower() not in names}
+    return MappingProxyType({**usual, **dict(given)})
 
 
 def _encode_body(body: Json) -> bytes:
@@ -378,8 +385,11 @@ def _encode_body(body: Json) -> bytes:
 
 
 async def _read_response(response: aiohttp.ClientResponse, max_bytes: int, shown: str) -> bytes:
-    encoding = response.headers.get("content-encoding", "")
-    return await read_body(response.content.iter_any(), max_bytes, encoding=encoding, shown=shown)
+    body = BoundedBody(max_bytes, encoding=response.headers.get("content-encoding", ""), shown=shown)
+    content = response.content
+    while chunk := await content.readany():
+        body.feed(chunk)
+    return body.finish()
 
 
 def _same_host_redirect(url: str, location: str) -> str:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import aiohttp
 import yarl
@@ -133,7 +133,8 @@ class _TrackingConnector(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - the library's own
         super().__init__(**options)
-        self._used: WeakSet[ResponseHandler] = WeakSet()
+        # Of each connection that had a request: what tells whether something has come over it.
+        self._pollers: WeakKeyDictionary[ResponseHandler, select.poll] = WeakKeyDictionary()
 
     async def connect(
         self,
@@ -145,23 +146,24 @@ class _TrackingConnector(aiohttp.TCPConnector):
         if progress.request_started:
             raise aiohttp.ServerDisconnectedError
         connection = await super().connect(req, traces, timeout)
-        while (protocol := connection.protocol) is not None and protocol in self._used and _has_unread_bytes(protocol):
+        while (protocol := connection.protocol) is not None and self._has_ended(protocol):
             connection.close()
             connection = await super().connect(req, traces, timeout)
-        if protocol is not None:
-            self._used.add(protocol)
         progress.request_started = True
         return connection
 
+    def _has_ended(self, protocol: ResponseHandler) -> bool:
+        """Return whether something came over an idle connection, which is its end: the event loop learns of it later.
 
-def _has_unread_bytes(protocol: ResponseHandler) -> bool:
-    """Return whether something came over an idle connection, which is its end: the event loop learns of it later."""
-    transport = protocol.transport
-    if transport is None:
-        return True
-    readable = select.poll()
-    readable.register(transport.get_extra_info("socket"), select.POLLIN)
-    return bool(readable.poll(0))
+        Before its first request nothing is its end.
+        """
+        poller, transport = self._pollers.get(protocol), protocol.transport
+        if poller is not None:
+            return transport is None or bool(poller.poll(0))
+        if transport is not None:
+            self._pollers[protocol] = poller = select.poll()
+            poller.register(transport.get_extra_info("socket"), select.POLLIN)
+        return False
 
 
 def _open_checked_socket(address: AddrInfoType) -> socket.socket:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 import re
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from bot.core.light_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
+
+    HeaderObserver = Callable[[Mapping[str, str]], None]
 
 TOO_MANY_REQUESTS = 429
 SERVICE_UNAVAILABLE = 503
@@ -48,23 +50,28 @@ class RequestAllowance:
     share: float = 1.0
 
 
-_observer: ContextVar[Callable[[Mapping[str, str]], None] | None] = ContextVar("response_headers", default=None)
+_observer: ContextVar[HeaderObserver | None] = ContextVar("response_headers", default=None)
 
 
-@contextmanager
-def observe_response_headers(observe: Callable[[Mapping[str, str]], None]) -> Iterator[None]:
-    """Give the headers of each response to a POST of this task to ``observe`` while entered."""
-    token = _observer.set(observe)
-    try:
-        yield
-    finally:
-        _observer.reset(token)
+class HeaderObservation:
+    """Gives the headers of each response to a POST of this task to ``observe`` while entered."""
+
+    __slots__ = ("_observe", "_token")
+
+    def __init__(self, observe: HeaderObserver) -> None:
+        self._observe = observe
+
+    def __enter__(self) -> None:
+        self._token: Token[HeaderObserver | None] = _observer.set(self._observe)
+
+    def __exit__(self, *_: object) -> None:
+        _observer.reset(self._token)
 
 
 def report_response_headers(headers: Mapping[str, str]) -> None:
     """Give the headers of a response, with names in any case, to the observer of this task, if any."""
     if (observe := _observer.get()) is not None:
-        observe({name.lower(): value for name, value in headers.items()})
+        observe(headers)
 
 
 def requested_wait_s(status: int, headers: Mapping[str, str], *, now: datetime) -> float | None:
@@ -84,12 +91,14 @@ def requested_wait_s(status: int, headers: Mapping[str, str], *, now: datetime) 
 
 
 def remaining_allowance(headers: Mapping[str, str], *, now: datetime) -> RequestAllowance | None:
-    """Return what a response says is left; None if it says nothing. ``headers`` have names in lower case.
+    """Return what a response says is left; None if it says nothing. ``headers`` have names in any case.
 
     A limit of something else than requests, such as tokens, counts once nothing of it is left.
     """
+    if not (limits := _read_limits(headers)):
+        return None
     found, share = RequestAllowance(requests=math.inf, reset_s=0.0), 1.0
-    for (_, unit), limit in _read_limits(headers).items():
+    for (_, unit), limit in limits.items():
         left, reset_s = _parse_amount(limit.get("remaining")), _parse_reset_s(limit.get("reset", ""), now)
         if left is None or reset_s is None:
             continue
@@ -126,10 +135,18 @@ def _read_limits(headers: Mapping[str, str]) -> dict[tuple[str, str], dict[str, 
     """Return the fields of each limit by its family and its unit, which is "" where the headers name none."""
     limits: dict[tuple[str, str], dict[str, str]] = {}
     for name, value in headers.items():
-        if found := _LIMIT_HEADER.match(name):
-            unit = found["what"] or found["unit"].removeprefix("-")
-            limits.setdefault((found["family"], unit), {})[found["field"]] = value.strip()
+        if known := _find_limit_field(name):
+            limit, field = known
+            limits.setdefault(limit, {})[field] = value.strip()
     return limits
+
+
+# A server sends the same headers with each response.
+@lru_cache(maxsize=256)
+def _find_limit_field(name: str) -> tuple[tuple[str, str], str] | None:
+    """Return the family and the unit of the limit that a header is about, and which field of it; None for any other."""
+    found = _LIMIT_HEADER.match(name.lower())
+    return found and ((found["family"], found["what"] or found["unit"].removeprefix("-")), found["field"])
 
 
 def _parse_amount(text: str | None) -> float | None:

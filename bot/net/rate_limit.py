@@ -13,10 +13,9 @@ import asyncio
 import math
 from bisect import bisect_right, insort
 from collections import Counter
-from contextlib import asynccontextmanager, suppress
-from dataclasses import field
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import structlog
 
@@ -25,7 +24,7 @@ from bot.core.light_dataclass import dataclass
 from bot.net.rate_headers import REFUSAL_STATUSES, TOO_MANY_REQUESTS, requested_wait_s
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from bot.core.interfaces import Clock, RandomStreams
@@ -107,15 +106,39 @@ class NullRateUsageStore:
         """Do nothing."""
 
 
-@dataclass(slots=True)
 class RequestSlot:
-    """One request that may be sent now; ``record_response`` passes on what the service says about its rate limit."""
+    """One request under the rate limits that apply to it; once entered, it may be sent.
 
-    response: tuple[int, Mapping[str, str]] | None = field(default=None, repr=False)
+    ``record_response`` passes on what the service says about its rate limit.
+    """
+
+    __slots__ = ("_limiters", "_patience_s", "_rates", "response")
+
+    def __init__(self, rates: RateLimiter, limiters: Sequence[_SingleRateLimiter], patience_s: float) -> None:
+        self._rates = rates
+        self._limiters = limiters
+        self._patience_s = patience_s
+        self.response: tuple[int, Mapping[str, str]] | None = None
+
+    async def __aenter__(self) -> Self:
+        acquired: list[_SingleRateLimiter] = []
+        try:
+            for limiter in self._limiters:
+                await limiter.acquire(self._patience_s)
+                acquired.append(limiter)
+        except BaseException:
+            for limiter in acquired:
+                limiter.cancel()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._limiters:
+            await self._rates.release(self._limiters, self)
 
     def record_response(self, status: int, headers: Mapping[str, str]) -> None:
         """Record that a response came; names of headers in any case."""
-        self.response = (status, {name.lower(): value for name, value in headers.items()})
+        self.response = (status, headers)
 
 
 class RateLimiter:
@@ -151,34 +174,24 @@ class RateLimiter:
         """Return whether a rate limit applies, so the request goes to a venue; also True without any rate limit."""
         return not self._limiters or any(rate_applies(limiter.rate, method, url) for limiter in self._limiters)
 
-    @asynccontextmanager
-    async def acquire(self, method: str, url: str, *, patience_s: float) -> AsyncIterator[RequestSlot]:
-        """Wait until the request may be sent; it counts from then until the block ends.
+    def acquire(self, method: str, url: str, *, patience_s: float) -> RequestSlot:
+        """Return the slot of a request: entering it waits until the request may be sent, and counts it until the end.
 
-        Raises ServiceUnavailableError, with the wait, where the service asked for a pause of more than ``patience_s``,
-        and StoreError where the usage cannot be recorded.
+        Entering raises ServiceUnavailableError, with the wait, where the service asked for a pause of more than
+        ``patience_s``, and StoreError where the usage cannot be recorded.
         """
         limiters = [limiter for limiter in self._limiters if rate_applies(limiter.rate, method, url)]
-        acquired: list[_SingleRateLimiter] = []
-        slot = RequestSlot()
-        try:
-            for limiter in limiters:
-                await limiter.acquire(patience_s)
-                acquired.append(limiter)
-            yield slot
-        finally:
-            await self._release(acquired, slot, is_sent=len(acquired) == len(limiters))
+        return RequestSlot(self, limiters, patience_s)
 
-    async def _release(self, acquired: Sequence[_SingleRateLimiter], slot: RequestSlot, *, is_sent: bool) -> None:
-        for limiter in acquired:
-            if is_sent:
-                limiter.release(is_answered=slot.response is not None)
-            else:
-                limiter.cancel()
+    async def release(self, limiters: Sequence[_SingleRateLimiter], slot: RequestSlot) -> None:
+        """Give back a slot whose request was sent, and heed its response."""
+        for limiter in limiters:
+            limiter.release(is_answered=slot.response is not None)
         if slot.response is not None:
             status, headers = slot.response
-            wait_s = requested_wait_s(status, headers, now=self._clock.now())
-            for limiter in acquired:
+            named = {name.lower(): value for name, value in headers.items()}
+            wait_s = requested_wait_s(status, named, now=self._clock.now())
+            for limiter in limiters:
                 await limiter.handle_response(
                     status,
                     self._guessed_pause_s(limiter) if wait_s is None and status == TOO_MANY_REQUESTS else wait_s,

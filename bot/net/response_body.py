@@ -79,7 +79,7 @@ class BoundedBody:
         self._unpacker = zlib.decompressobj(_GZIP_BITS) if encoding in _GZIP_ENCODINGS else None
         self._bytes_left = max_bytes
         self._wire_bytes_left = wire_bytes
-        self._bounds = f"{max_bytes} bytes" + (f", or {wire_bytes} on the wire" if wire_bytes is not None else "")
+        self._bounds = max_bytes, wire_bytes
         self._shown = shown
         self._parts: list[bytes] = []
 
@@ -117,5 +117,7 @@ class BoundedBody:
 
     def _raise_too_large(self) -> None:
         self._parts.clear()
-        message = f"{self._shown}: the body is larger than {self._bounds}"
+        max_bytes, wire_bytes = self._bounds
+        on_wire = "" if wire_bytes is None else f", or {wire_bytes} on the wire"
+        message = f"{self._shown}: the body is larger than {max_bytes} bytes{on_wire}"
         raise MalformedDataError(message)

@@ -1,11 +1,13 @@
 """URLs without secrets for errors and logs, loopback hosts, and query values that bypass caches."""
 
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from bot.core.interfaces import Clock
 
 
+@lru_cache(maxsize=256)
 def loggable_url(url: str) -> str:
     """Return an address without user name, query and fragment, which may hold keys."""
     try:

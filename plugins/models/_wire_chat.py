@@ -76,7 +76,7 @@ def chat_messages(call: WireCall) -> list[Json]:
     sent: list[dict[str, Json]] = []
     own: set[str] = set()
     for place, message in enumerate(_with_schema_instruction(call)):
-        kept = call.own_message(message)
+        kept = None if message.native is None else call.own_message(message)
         if isinstance(kept, dict):
             own.update(made.id for made in message.calls)
             sent.append(_own_message(kept, profile))
@@ -124,7 +124,7 @@ def _own_message(kept: dict[str, Json], profile: ModelProfile) -> dict[str, Json
 
 def _encode_message(message: Message, own: set[str], profile: ModelProfile) -> dict[str, Json]:
     """Return a message of another author; ``own`` are the ids that this model gave, all others are replaced."""
-    sent: dict[str, Json] = {"role": message.speaker.value, "content": replace_surrogates(message.text)}
+    sent: dict[str, Json] = {"role": str(message.speaker), "content": replace_surrogates(message.text)}
     if message.speaker is MessageRole.TOOL:
         given = message.answers or ""
         sent["tool_call_id"] = given if given in own else portable_call_id(given, short=profile.short_call_ids)
@@ -291,22 +291,20 @@ def parse_chat_reply(value: Mapping[str, Any], call: WireCall) -> WireReply:
     if chosen.error:
         raise_provider_error(json.dumps(chosen.error), shown=call.display_name, remedy=call.error_remedy)
     written = chosen.message
-    ids = [one.id or next_call_id(call.prompt, nth) for nth, one in enumerate(written.tool_calls or (), 1)]
-    calls = tuple(
-        ToolCall(id=made, name=one.function.name, arguments=one.function.arguments)
-        for made, one in zip(ids, written.tool_calls or (), strict=True)
-    )
+    ids, text = [], written.text
+    calls: tuple[ToolCall, ...] = ()
+    for nth, one in enumerate(written.tool_calls or (), 1):
+        ids.append(one.id or next_call_id(call.prompt, nth))
+        calls += (ToolCall(id=ids[-1], name=one.function.name, arguments=one.function.arguments),)
     completion = ModelCompletion(
-        text=written.refusal or written.text,
+        text=written.refusal or text,
         calls=calls,
         thinking=written.reasoning_text,
         finish=_finish_reason(chosen, calls),
         usage=reply.usage.to_usage() if reply.usage else ModelUsage(),
         cost_usd=reply.usage.reported_cost() if reply.usage else None,
         model=reply.model or "",
-        native=call.native_message(_message_to_return(value["choices"][0]["message"], ids))
-        if written.text or calls
-        else None,
+        native=call.native_message(_message_to_return(value["choices"][0]["message"], ids)) if text or calls else None,
     )
     return WireReply(
         completion=with_known_usage(completion, call.prompt),
@@ -376,10 +374,11 @@ class _ReplyMessage(WireModel):
     @property
     def reasoning_text(self) -> str:
         """The readable part of the reasoning."""
-        chunks = self.content if isinstance(self.content, list) else []
-        parts = [part for chunk in chunks if isinstance(chunk.thinking, list) for part in chunk.thinking]
-        inside = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
-        return self.reasoning_content or self.reasoning or inside
+        beside = self.reasoning_content or self.reasoning
+        if beside or not isinstance(self.content, list):
+            return beside or ""
+        parts = [part for chunk in self.content if isinstance(chunk.thinking, list) for part in chunk.thinking]
+        return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
 
 
 class _ReplyChoice(WireModel):

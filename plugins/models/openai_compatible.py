@@ -342,23 +342,35 @@ class OpenAiCompatibleSettings(PluginSettings):
     """The endpoints, by the names that models are named with."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """What is the same in all calls of a model: ``name`` is that at its server."""
+
+    name: str
+    display_name: str
+    adapter: str
+    settings: EndpointSettings
+    profile: ModelProfile
+    endpoint: ModelEndpoint
+    error_remedy: ErrorRemedy
+    price: TokenPrice | None
+
+
 class OpenAiCompatibleProvider:
     """Implements ``bot.api.ModelProvider`` over the HTTP client of the plugin context."""
 
     def __init__(self, settings: OpenAiCompatibleSettings, context: PluginContext) -> None:
         self._endpoints = settings.endpoints
         self._http: HttpClient = context.http
-        self._profiles: dict[str, ModelProfile] = {}
+        self._models: dict[str, ServedModel] = {}
 
     async def price(self, model: str) -> TokenPrice | None:
         """Return the price that config names for a model."""
-        endpoint, name = self._find_endpoint(model)
-        found = endpoint.prices.get(name)
-        return None if found is None else found.price()
+        return self._served_model(model).price
 
     def defaults(self, model: str) -> ModelDefaults:
         """Return what is recommended for a model where config sets nothing."""
-        return self._profile(model).model_defaults()
+        return self._served_model(model).profile.model_defaults()
 
     def place(self, model: str) -> str:
         """Return a digest of the endpoint as configured: the same model behind another one is another model."""
@@ -380,41 +392,54 @@ class OpenAiCompatibleProvider:
 
     async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
         """Return the answer of a model; raises ConfigError for what the endpoint does not accept."""
-        endpoint, name = self._find_endpoint(model)
-        if prompt.tools and not endpoint.tools:
-            message = f"{NAME}: the endpoint of {name} accepts no tools; set its dialect to json in [llm.models]"
+        served = self._served_model(model)
+        settings = served.settings
+        if prompt.tools and not settings.tools:
+            message = f"{NAME}: the endpoint of {served.name} accepts no tools; set its dialect to json in [llm.models]"
             raise ConfigError(message)
-        dressed = prompt.schema is not None and endpoint.schemas == "tool"
-        profile = self._profile(model)
+        dressed = prompt.schema is not None and settings.schemas == "tool"
         call = WireCall(
             model=model,
+            name=served.name,
+            display_name=served.display_name,
+            adapter=served.adapter,
+            prompt=_with_answer_tool(prompt) if dressed else prompt,
+            sampling=sampling,
+            profile=served.profile,
+            tool_choice=settings.tool_choice,
+            error_remedy=served.error_remedy,
+        )
+        asked = call.without_native_messages() if settings.echo == "plain" else call
+        hint = '; or set echo = "plain" for this endpoint' if settings.echo == "all" else ""
+        reply = await send_with_state_retry(asked, lambda one: served.endpoint.send(one, self._http), hint=hint)
+        if settings.detect_cut_prompts:
+            require_complete_prompt(call, reply.completion.usage, where=_CUT_PROMPT_ADVICE)
+        return with_cost(unwrap_answer_tool(reply) if dressed else reply, served.price)
+
+    def _served_model(self, model: str) -> ServedModel:
+        served = self._models.get(model)
+        if served is None:
+            served = self._models[model] = self._find_model(model)
+        return served
+
+    def _find_model(self, model: str) -> ServedModel:
+        settings, name = self._find_endpoint(model)
+        profile, price = settings.profile(name), settings.prices.get(name)
+        return ServedModel(
             name=name,
             display_name=f"{NAME}:{model}",
             adapter=f"{NAME}/{profile.wire}",
-            prompt=_with_answer_tool(prompt) if dressed else prompt,
-            sampling=sampling,
+            settings=settings,
             profile=profile,
-            tool_choice=endpoint.tool_choice,
+            endpoint=ModelEndpoint(
+                url=request_url(settings.base_url, profile.wire, name),
+                headers=settings.request_headers(),
+                deadline_s=settings.deadline_s,
+                body=settings.body,
+            ),
             error_remedy=_error_remedy(model),
+            price=None if price is None else price.price(),
         )
-        to = ModelEndpoint(
-            url=request_url(endpoint.base_url, profile.wire, name),
-            headers=endpoint.request_headers(),
-            deadline_s=endpoint.deadline_s,
-            body=endpoint.body,
-        )
-        asked = call.without_native_messages() if endpoint.echo == "plain" else call
-        hint = '; or set echo = "plain" for this endpoint' if endpoint.echo == "all" else ""
-        reply = await send_with_state_retry(asked, lambda one: to.send(one, self._http), hint=hint)
-        if endpoint.detect_cut_prompts:
-            require_complete_prompt(call, reply.completion.usage, where=_CUT_PROMPT_ADVICE)
-        return with_cost(unwrap_answer_tool(reply) if dressed else reply, await self.price(model))
-
-    def _profile(self, model: str) -> ModelProfile:
-        if model not in self._profiles:
-            endpoint, name = self._find_endpoint(model)
-            self._profiles[model] = endpoint.profile(name)
-        return self._profiles[model]
 
     def _find_endpoint(self, model: str) -> tuple[EndpointSettings, str]:
         where, _, name = model.partition("/")

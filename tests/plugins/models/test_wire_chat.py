@@ -1,5 +1,6 @@
 """Chat completions and their dialects: documented requests, messages that go back as they came, what replies mean."""
 
+import json
 from typing import Any
 
 import pytest
@@ -104,6 +105,17 @@ def test_a_message_goes_back_whole_for_three_steps(model: str) -> None:
     # Fields without a value stay away, which some servers refuse; all else is as it came.
     assert kept == [message] * 3
     assert [one["tool_call_id"] for one in messages if one["role"] == "tool"] == ["a", "b"] * 3
+
+
+def test_a_message_with_half_a_surrogate_pair_or_deep_nesting_goes_back_as_it_came() -> None:
+    deep: Any = "deep"
+    for _ in range(300):
+        deep = [deep]
+    message = {"role": "assistant", "content": "A", "half": "\ud83d", "deep": deep, "number": -0.0, "count": 10**30}
+    raw = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}], "usage": USAGE}).encode()
+    answer = read_chat(raw, wire_call("lm_studio/x")).completion
+    sent = body_of("lm_studio/x", QUESTION, spoken(answer), user("more"))["messages"]
+    assert repr(sent[1]) == repr(message)
 
 
 def test_a_call_without_an_id_goes_back_with_the_one_that_it_was_given() -> None:

@@ -94,6 +94,21 @@ def test_what_is_forgotten_is_hashed_again_to_the_same() -> None:
     assert len(small._by_message) < 4 < len(large._by_message)  # noqa: SLF001 - what is remembered shows nowhere else
 
 
+def test_equal_messages_share_a_document_and_all_of_them_take_room() -> None:
+    memory = PromptDocumentCache(chars=30_000)
+    texts = [f"{number} " * 1_000 for number in (1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)]
+    messages = [Message(speaker=MessageRole.USER, text=text) for text in texts]
+    parts = [memory.prompt_documents(Prompt(messages=(message,))).messages[0] for message in messages]
+    assert parts[0] is parts[1] is parts[2]
+    again = memory.prompt_documents(Prompt(messages=(replace(messages[0]), messages[0]))).messages
+    assert again[0] is again[1]
+    assert again[0].digest == parts[0].digest
+    kept = [message for message, _ in memory._by_message_id.values()]  # noqa: SLF001 - as above
+    assert sum(len(message.text) for message in kept) <= 30_000
+    # No text is remembered by its value alone.
+    assert {*map(id, memory._by_message)} <= {*map(id, kept)}  # noqa: SLF001 - as above
+
+
 def test_what_a_provider_wants_back_takes_room_too() -> None:
     memory = PromptDocumentCache(chars=30_000)
     for number in range(20):

@@ -192,6 +192,20 @@ def test_who_leaves_the_queue_or_its_place_makes_room_at_once() -> None:
     assert run_in_virtual_time(main) == 1.0
 
 
+def test_who_gives_up_at_the_limit_of_a_minute_gives_its_slot_back() -> None:
+    async def main(clock: VirtualClock) -> float:
+        queue = ProviderQueue(ProviderSection(concurrency=1, per_minute=1), clock=clock)
+        async with queue.request_slot("small"):
+            pass
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10), queue.request_slot("small"):
+                pytest.fail("a second request was sent in the minute")
+        async with queue.request_slot("small"):
+            return clock.monotonic()
+
+    assert run_in_virtual_time(main) == pytest.approx(60.0)
+
+
 def test_who_gives_up_waiting_for_a_turn_takes_none() -> None:
     async def main(clock: VirtualClock) -> float:
         pace = MinuteRateLimiter(1, clock=clock)
