@@ -137,7 +137,7 @@ class TrialRecording:
     """The exchanges of a trial, read up to its present position; ``read_only`` forbids adding any.
 
     ``configuration`` is the digest of the configuration of the trial context, which is recorded with replies that
-    depend on it.
+    depend on it. ``under_way`` counts the tools and models that are being asked.
     """
 
     exchanges: RecordingStore
@@ -146,6 +146,7 @@ class TrialRecording:
     clock: Clock
     read_only: bool
     configuration: str = ""
+    under_way: int = 0
     exchanges_by_key: dict[RecordingKey, RecordedResponse] = field(default_factory=dict)
     _kinds: set[str] = field(default_factory=set)
     _discarded: set[RecordingKey] = field(default_factory=set)

@@ -5,7 +5,7 @@ Every call is recorded.
 
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -468,9 +468,16 @@ class RecordedTrialContext(GuardedTrialContext):
     async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         """Use a tool; a mistake in the call gives a failed result too."""
         self._record_opening()
-        reply = await self.record.replay_or_run(
-            "tool", _call_digest(tool, arguments), lambda: self._record_call(tool, arguments), with_next=True
-        )
+        self.record.under_way += 1
+        try:
+            reply = await self.record.replay_or_run(
+                "tool", _call_digest(tool, arguments), lambda: self._record_call(tool, arguments), with_next=True
+            )
+        finally:
+            self.record.under_way -= 1
+        if self.record.under_way:
+            # The next step waits for what else was asked.
+            await self.record.write_waiting()
         use = CALL_SERIALIZER.value(reply.value)
         self.record.mark_replayed(use.names)
         self.memory.add_note(tool, use.note)
@@ -489,10 +496,14 @@ class RecordedTrialContext(GuardedTrialContext):
         """Return the dialect of the role, the same throughout the trial."""
         return self.models.dialect(role)
 
-    def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Coroutine[Any, Any, ModelAnswer]:
+    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
         """Ask the model in a role."""
         self._record_opening()
-        return self.models.ask(role, prompt, seed=seed)
+        self.record.under_way += 1
+        try:
+            return await self.models.ask(role, prompt, seed=seed)
+        finally:
+            self.record.under_way -= 1
 
     async def store_text(self, text: str) -> str:
         """Put a text on record and return its digest."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -29,11 +30,12 @@ from bot.core.language_models import (
     Prompt,
     ToolCall,
 )
+from bot.core.research import SearchResult
 from bot.forecasting.recording import RecordedReply, TrialRecording, request_digest
 from bot.store.ledger import Ledger
 from bot.store.serialization import JsonSerializer
 from bot.store.trials import RecordingKey
-from bot.testing.research import ScriptedModelGateway
+from bot.testing.research import ScriptedModelGateway, ScriptedSearchEngine
 from tests.unit.forecasting.research_fixture import ResearchFixture
 
 A, B = request_digest("a"), request_digest("b")
@@ -196,6 +198,49 @@ async def test_what_a_tool_told_is_on_record_before_anybody_is_asked(research: R
     assert "tool" not in await _kinds_on_record(research)
     told = await run(trial.record, "model", B, lambda _: _kinds_on_record(research))
     assert {"opening", "search", "tool"} <= set(told.value)
+
+
+class HeldModelGateway(ScriptedModelGateway):
+    """Answers once it is let go."""
+
+    leave = asyncio.Event()
+
+    async def ask(self, inquiry: ModelRequest, *, deadline_s: float) -> ModelAnswer:
+        await self.leave.wait()
+        return await ScriptedModelGateway.ask(self, inquiry, deadline_s=deadline_s)
+
+
+class HeldSearchEngine(ScriptedSearchEngine):
+    """Finds nothing at once, and what is asked for as ``held`` once it is let go."""
+
+    leave = asyncio.Event()
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
+        if query == "held":
+            await self.leave.wait()
+        return await ScriptedSearchEngine.search(self, query, before=before, limit=limit)
+
+
+@pytest.mark.parametrize("is_model", [False, True])
+async def test_what_a_tool_told_waits_for_no_step_while_others_are_asked(
+    research: ResearchFixture, *, is_model: bool
+) -> None:
+    HeldModelGateway.leave, HeldSearchEngine.leave = asyncio.Event(), asyncio.Event()
+    research.engine = HeldSearchEngine()
+    research.models = HeldModelGateway(roles={"main": lambda _: COMPLETION})
+    trial = await research.open_trial()
+    asking = trial.ask_model("main", PROMPT) if is_model else trial.use_tool("web_search", {"query": "held"})
+    held: asyncio.Task[object] = asyncio.create_task(asking)
+    await asyncio.sleep(0)
+    await trial.use_tool("web_search", {"query": "lamp"})
+    assert (await _kinds_on_record(research)).count("tool") == 1
+    HeldModelGateway.leave.set()
+    HeldSearchEngine.leave.set()
+    await held
+    await trial.use_tool("web_search", {"query": "dark"})
+    assert (await _kinds_on_record(research)).count("tool") == (1 if is_model else 2)
+    await trial.write_waiting()
+    assert (await _kinds_on_record(research)).count("tool") == (2 if is_model else 3)
 
 
 async def _kinds_on_record(research: ResearchFixture) -> list[str]:
