@@ -14,7 +14,7 @@ from bot.core.ids import sha256_hex
 from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingSettings, ToolDefinition
 from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
-from bot.store.documents import PackedDocument, pack_json
+from bot.store.documents import PackedDocument, pack_json, pack_written_json
 from bot.store.evidence import SHARED_AFTER, DocumentStore
 from bot.store.serialization import JsonSerializer
 
@@ -188,7 +188,10 @@ class PromptDocumentCache:
 
 async def pack_prompt_documents(parts: Sequence[PromptDocument]) -> list[PackedDocument]:
     """Return the parts ready to be written."""
-    return [await pack_json(part.encode() if part.text is None else part.text) for part in parts]
+    return [
+        await (pack_json(part.encode()) if part.text is None else pack_written_json(part.text, part.digest))
+        for part in parts
+    ]
 
 
 def _make_document(encode: Callable[[], str]) -> PromptDocument:
