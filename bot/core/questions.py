@@ -185,6 +185,8 @@ class Question:
     @property
     def without_metadata(self) -> Self:
         """The content of the question, without its crowd and categories, which may change."""
+        if self.crowd is None and self.tags == () and self.tournaments == ():
+            return self
         return replace(self, crowd=None, tags=(), tournaments=())
 
     @property

@@ -114,16 +114,27 @@ async def _run_steps(
     return TrialEnd.FINISHED
 
 
-async def _close_steps(steps: AsyncGenerator[Step, None]) -> None:
-    # Its time runs from here on, not from the beginning of the trial.
-    limit = asyncio.timeout(CLOSE_TIMEOUT_S)
-    try:
-        async with limit:
-            await steps.aclose()
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        log.warning("forecaster does not close", cut_off_after_s=CLOSE_TIMEOUT_S)
+class _ClosedSteps:
+    """A block with the steps of a forecaster, which is closed at its end."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: AsyncGenerator[Step, None]) -> None:
+        self._steps = steps
+
+    async def __aenter__(self) -> AsyncGenerator[Step, None]:
+        return self._steps
+
+    async def __aexit__(self, *_error: object) -> None:
+        # Its time runs from here on, not from the beginning of the trial.
+        limit = asyncio.timeout(CLOSE_TIMEOUT_S)
+        try:
+            async with limit:
+                await self._steps.aclose()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            log.warning("forecaster does not close", cut_off_after_s=CLOSE_TIMEOUT_S)
 
 
 async def run_trial(forecaster: Forecaster, question: Question, context: TrialContext, run: TrialSettings) -> Trial:
@@ -137,14 +148,14 @@ async def run_trial(forecaster: Forecaster, question: Question, context: TrialCo
     progress, detail = _TrialProgress(), ""
     limit = asyncio.timeout(run.limits.seconds)
     try:
-        # The outer one cancels a second time: the first one runs the forecaster's ``finally``, which may hang as well.
-        async with asyncio.timeout(run.limits.seconds + CLOSE_TIMEOUT_S), limit:
-            steps = forecaster.steps(question, context)
-            try:
-                with reject_unrequested_cancellation("the forecaster"):
-                    end = await _run_steps(steps, question, run, progress)
-            finally:
-                await _close_steps(steps)
+        async with (
+            # Cancels a second time: the first one runs the forecaster's ``finally``, which may hang as well.
+            asyncio.timeout(run.limits.seconds + CLOSE_TIMEOUT_S),
+            limit,
+            _ClosedSteps(forecaster.steps(question, context)) as steps,
+        ):
+            with reject_unrequested_cancellation("the forecaster"):
+                end = await _run_steps(steps, question, run, progress)
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 - a forecaster is foreign code: its failure must cost this trial alone

@@ -273,6 +273,9 @@ def drop_empty(*notes: str) -> tuple[str, ...]:
 SEARCH_TOOL = "web_search"
 
 
+_ARGUMENTS_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 _LIMIT_TEXTS = {
     "steps": "no step is left",
     "tokens": "its tokens are used up",
@@ -443,7 +446,7 @@ class BeliefLoop:
             return
         self.seen_evidence = self.seen_evidence or loop_settings.is_evidence(turn.action, turn.result)
         outcome = " (failed)" if turn.result.failed else ""
-        given = json.dumps(dict(turn.action.arguments), ensure_ascii=False)
+        given = _ARGUMENTS_ENCODER.encode(dict(turn.action.arguments))
         self._actions.append(f"- {turn.action.name}({given}){outcome}")
 
     def _summarize_work(self) -> str:
