@@ -71,7 +71,7 @@ def _read_template(package: str, name: str, folder: Path | None) -> Template:
 
 def fill_prompt(package: str, name: str, /, *, folder: Path | None = None, **values: object) -> str:
     """Return a prompt file with its placeholders filled in, cached; for texts that many trials share."""
-    return _fill_prompt(package, name, folder or _FOLDER.get(), **values)
+    return _fill_prompt(package, name, folder or current_prompt_folder(), **values)
 
 
 @lru_cache(maxsize=256)

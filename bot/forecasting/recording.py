@@ -39,7 +39,6 @@ from bot.store.trials import (
 )
 
 _REQUEST_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-_REPLY_DECODER = json.JSONDecoder()
 
 
 # Failures that a person or time may resolve.
@@ -395,10 +394,7 @@ def _fault_fields(error: FoxcastError) -> dict[str, Any]:
 
 def _decode_exchange(key: RecordingKey, exchange: RecordedResponse) -> RecordedReply:
     # New replies are read back from their text too, so that they are the same when they are repeated.
-    body, end = _REPLY_DECODER.raw_decode(exchange.body)
-    if end != len(exchange.body):
-        # Raises the error of a text that was cut or continued.
-        body = json.loads(exchange.body)
+    body = json.loads(exchange.body)
     match body.get("fault"):
         case None:
             return RecordedReply(key, exchange.digest, body["value"])
