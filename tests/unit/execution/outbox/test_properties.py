@@ -6,6 +6,7 @@ late as a request lives.
 
 import contextlib
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -17,6 +18,8 @@ from bot.store.submissions import OutcomeAdoption
 from bot.testing.exchange import WriteFailure
 from tests.unit.execution.outbox.outbox_simulation import AT_STAKE, CAP, KEYS, REVISIONS, OutboxSimulation
 
+# It takes ten seconds alone, and more than the usual limit where three workers share two slow processors.
+pytestmark = pytest.mark.timeout(120)
 RULES = [
     one
     for one in INVARIANTS
