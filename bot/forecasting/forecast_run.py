@@ -45,9 +45,7 @@ class WarmStart:
         """Let the other trials begin: the first one has made a step, or has ended."""
         self._released.set()
 
-    async def run_trials(
-        self, trial: Callable[[int], Coroutine[Any, Any, Trial]], numbers: Sequence[int]
-    ) -> list[Trial]:
+    async def run_trials(self, trial: TrialFunction, numbers: Sequence[int]) -> list[Trial]:
         """Run trials concurrently, the first number before the others, and return them in that order."""
         first, others = numbers[:1], numbers[1:]
         tasks: list[asyncio.Task[Trial]] = []

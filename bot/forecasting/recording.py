@@ -218,7 +218,7 @@ class TrialRecording:
             raise
 
     async def end_exchange(self, exchange: OpenExchange, error: BaseException | None) -> RecordedReply | None:
-        """Record how a new exchange ended, and return its reply; None for an ``error`` that is none."""
+        """Record how a new exchange ended, and return its reply; None for an ``error`` that is not recorded."""
         key = exchange.key
         if error is not None and (isinstance(error, StoreError) or not isinstance(error, FoxcastError)):
             self._uncount(key)

@@ -4,7 +4,6 @@ All calls go through it, and every answer is recorded before it is used.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
@@ -160,38 +159,32 @@ def _cache_key(ref: str, forecaster: str, role: str) -> str:
 
 
 class SingleFlight:
-    """Makes equal requests wait for each other, so that they are sent once."""
+    """A lock for each request in flight, so that equal requests are sent once."""
 
     def __init__(self) -> None:
         """Start with none in flight."""
-        # Each request in flight, with those that wait for its turn in the order in which they came.
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        # The lock of each request, with how many hold it or wait for it.
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     async def begin(self, request: str) -> None:
         """Wait until nothing else makes the same request; others wait until ``end``."""
-        waiting = self._waiting.get(request)
-        if waiting is None:
-            self._waiting[request] = deque()
-            return
-        turn = asyncio.get_running_loop().create_future()
-        waiting.append(turn)
+        lock, users = self._locks.get(request) or (asyncio.Lock(), 0)
+        self._locks[request] = lock, users + 1
         try:
-            await turn
+            await lock.acquire()
         except BaseException:
-            # A turn that is cancelled is given to nobody. One that came as its caller gave up is given to the next.
-            if not turn.cancel() and not turn.cancelled():
-                self.end(request)
+            self._leave(request)
             raise
 
     def end(self, request: str) -> None:
         """Give the turn to the next one that waits for it and has not given up."""
-        waiting = self._waiting[request]
-        while waiting:
-            turn = waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        del self._waiting[request]
+        self._locks[request][0].release()
+        self._leave(request)
+
+    def _leave(self, request: str) -> None:
+        lock, users = self._locks.pop(request)
+        if users > 1:
+            self._locks[request] = lock, users - 1
 
 
 log = structlog.get_logger(__name__)

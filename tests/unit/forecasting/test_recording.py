@@ -192,7 +192,7 @@ async def test_what_comes_while_a_step_is_written_waits_for_the_next(research: R
     assert [[key.kind for key in batch.answers] for batch in (first, second)] == [["search"], ["time"]]
 
 
-async def test_what_a_tool_told_is_on_record_before_anybody_is_asked(research: ResearchFixture) -> None:
+async def test_the_reply_of_a_tool_is_on_record_before_anybody_is_asked(research: ResearchFixture) -> None:
     trial = await research.open_trial()
     await trial.use_tool("web_search", {"query": "lamp"})
     assert "tool" not in await _kinds_on_record(research)
@@ -222,7 +222,7 @@ class HeldSearchEngine(ScriptedSearchEngine):
 
 
 @pytest.mark.parametrize("is_model", [False, True])
-async def test_what_a_tool_told_waits_for_no_step_while_others_are_asked(
+async def test_the_reply_of_a_tool_waits_for_no_step_while_others_are_asked(
     research: ResearchFixture, *, is_model: bool
 ) -> None:
     HeldModelGateway.leave, HeldSearchEngine.leave = asyncio.Event(), asyncio.Event()
