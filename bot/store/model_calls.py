@@ -247,7 +247,7 @@ class ModelCallStore:
 
 def _require_amount(what: str, amount: float) -> None:
     if not 0 <= amount < math.inf:
-        message = f"{what} must be a finite number of at min_forecasts 0, not {amount}"
+        message = f"{what} must be a finite number that is not negative, not {amount}"
         raise ValueError(message)
 
 
