@@ -81,7 +81,7 @@ bench: $(TOOLS) ## print the table of speed, memory, start, weight and growth (B
 
 bench-peer: $(TOOLS) ## install forecasting-tools in an environment of its own, for its column in the table
 	$(BIN)/python -m venv --clear --without-pip $(PEER)
-	$(BIN)/uv pip install --quiet --python $(PEER)/bin/python --exclude-newer '7 days' '$(PEER_PACKAGE)'
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(PEER)/bin/python --exclude-newer '7 days' '$(PEER_PACKAGE)'
 
 mutate: $(TOOLS) ## change what spends or sends, bit by bit: do the tests notice? (MUTATE_ARGS="--part gate --minutes 30")
 	nice -n 10 $(BIN)/python -m tests.mutation_testing $(MUTATE_ARGS)

@@ -18,6 +18,7 @@ from bot.cli.cost_confirmation import unconfirmed_forecasts_message
 from bot.cli.options import CommandInvocation
 from bot.cli.output.trial_text import failures_exit_code, failures_summary
 from bot.cli.pass_summary import load_pass_summary
+from bot.config.process_setup import return_free_memory
 from bot.core.errors import FoxcastError
 from bot.core.light_dataclass import dataclass
 from bot.core.plain_text import replace_invisible
@@ -176,7 +177,8 @@ async def _execute_pass(
         readiness = opened.execution.readiness
         refused = {venue: readiness.credentials[venue] for venue in sorted(readiness.refused_credentials)}
         failed, sent = await read_recent_failures(readers, began), await count_submissions(readers, began)
-    # What shows tables takes 4 MB, and the ledger is closed now.
+    # What shows tables takes 4 MB, and the ledger is closed now, which held 3 MB.
+    return_free_memory()
     from bot.cli.output.console import stdout_console
     from bot.cli.output.pass_report import print_pass_summary
 

@@ -37,6 +37,12 @@ def share_memory_between_threads() -> None:
         mallopt(_M_ARENA_MAX, 1)
 
 
+def return_free_memory() -> None:
+    """Give the system back what the GNU C library keeps of freed memory, before other work takes more."""
+    if (malloc_trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        malloc_trim(0)
+
+
 def resume_garbage_collection() -> None:
     """Start the collector that ``foxcast.py`` stopped; it never searches what was imported until now."""
     if not gc.isenabled():

@@ -85,7 +85,10 @@ def _standard_method(cls: type[object], name: str) -> _LazyMethod:
 
     def make() -> Callable[..., object]:
         fields = [(field.name, field.type, field) for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-        twin = dataclasses.make_dataclass(cls.__name__, fields, init=False, frozen=name == "__hash__")
+        # For a class without a text it would write a signature: slow, and garbage of 14 kB.
+        twin = dataclasses.make_dataclass(
+            cls.__name__, fields, namespace={"__doc__": cls.__doc__}, init=False, frozen=name == "__hash__"
+        )
         method: Callable[..., object] = twin.__dict__[name]
         return method
 

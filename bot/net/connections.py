@@ -14,6 +14,7 @@ from bot.core.errors import ConfigError
 from bot.core.light_dataclass import dataclass
 from bot.core.proxy_settings import ProxySettings, check_proxy_url
 from bot.core.redaction import register_url_passwords
+from bot.net import load_httpx
 from bot.net.urls import is_loopback_host, loggable_url
 from bot.net.web.addresses import require_no_metadata_service
 
@@ -93,6 +94,7 @@ class HttpClientPool:
             await client.aclose()
 
     def _open_client(self, proxy: str | None) -> httpx.AsyncClient:
+        load_httpx()
         import httpx  # noqa: PLC0415 - see above
 
         if self._tls is None:
@@ -109,6 +111,7 @@ class HttpClientPool:
 def create_tls_context(settings: ProxySettings) -> ssl.SSLContext:
     """Return a TLS context that trusts the authorities of certifi, or of the environment if ``trust_env`` is set."""
     if settings.trust_env:
+        load_httpx()
         import httpx  # noqa: PLC0415 - see above
 
         return httpx.create_ssl_context()

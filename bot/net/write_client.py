@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from bot.core.errors import ConfigError, RequestRejectedError, ServiceUnavailableError
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.core.venue_http import HttpRequest, HttpResponse
+from bot.net import load_httpx
 from bot.net.connections import HttpClientPool, SendTrace, describe_proxy_error, send_once
 from bot.net.response_body import read_body
 from bot.net.urls import is_loopback_host, loggable_url
@@ -70,6 +71,7 @@ class HttpWriteClient:
         for a response of more than ``max_bytes`` or in an encoding that was not requested, and StoreError if the rate
         limits or the halt cannot be read; nothing was sent then either.
         """
+        load_httpx()
         import httpx  # noqa: PLC0415 - a tenth of a second, and only live venues write
 
         _require_sendable(request)

@@ -61,6 +61,28 @@ def test_sqlite_utils_hides_pandas_from_nobody_else() -> None:
     assert "pandas" in _loaded_by("bot.store, pandas")
 
 
+WRITE = """write_client as used, contextlib
+with contextlib.suppress(AttributeError):
+    used.HttpWriteClient(rates=None).send(None, max_bytes=1, deadline_s=1).send(None)
+import sys"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "web.addresses as used; used.parse_fetch_target('https://example.org/')",
+        "connections as used; used.HttpClientPool(used.ProxySettings(), connections=1).client_for('https://a.example/')",
+        "connections as used; used.create_tls_context(used.ProxySettings(trust_env=True))",
+        WRITE,
+    ],
+    ids=["page", "pool", "environment", "write"],
+)
+def test_httpx_comes_without_its_command_line(use: str) -> None:
+    loaded = _loaded_by(f"bot.net.{use}")
+    assert "httpx" in loaded
+    assert loaded & {"pygments", "rich"} == set()
+
+
 def test_the_launcher_loads_nothing_of_the_program_before_it_is_called() -> None:
     assert _loaded_by("foxcast") & {"bot", "plugins"} == set()
 

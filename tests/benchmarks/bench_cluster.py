@@ -4,7 +4,6 @@ Also what a question costs in a backtest of 100 and of 1,000 questions, with a m
 """
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from tests.benchmarks.figures import MeasureSize, say
+from tests.benchmarks.figures import MeasureSize, program_environment, say, write_byte_code
 
 COMMAND = Path(sys.executable).with_name("foxcast")
 PLUGIN = Path(__file__).parents[1] / "acceptance" / "timed_model_plugin.py"
@@ -51,7 +50,7 @@ class Folder:
     def run(self, *arguments: str) -> float:
         """Run a command and return the seconds that it took."""
         began = perf_counter()
-        environment = {**os.environ, "FOXCAST_CONFIG": "config.toml", "FOXCAST_LOG__LEVEL": "error"}
+        environment = {**program_environment(), "FOXCAST_CONFIG": "config.toml", "FOXCAST_LOG__LEVEL": "error"}
         subprocess.run([COMMAND, *arguments], cwd=self.path, env=environment, check=True, stdout=subprocess.DEVNULL)
         return perf_counter() - began
 
@@ -87,6 +86,7 @@ def _measure_growth(sizes: tuple[int, ...]) -> None:
 def main(size: MeasureSize) -> None:
     """Measure throughput by workers, and growth by questions."""
     quick = size is MeasureSize.QUICK
+    write_byte_code()
     _measure_throughput("blf", "asked.txt", 8 if quick else 200, 0.2 if quick else 2.0)
     _measure_throughput("computing", "computed.txt", 8 if quick else 64, 0.0)
     _measure_growth((20,) if quick else (100, 1_000))

@@ -19,7 +19,7 @@ from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.schedule import DueEntry
-from tests.benchmarks.figures import COMMAND, MeasureSize, environment, percentiles, say
+from tests.benchmarks.figures import COMMAND, MeasureSize, environment, percentiles, say, write_byte_code
 
 CHUNK = 500
 FORECASTER = "baseline"
@@ -73,6 +73,7 @@ async def _scan(ledger: Ledger, what: str, now: datetime, scans: int) -> None:
 def _idle(state: Path, count: int, *, seconds: float) -> None:
     env = environment(state, source="sample", chosen="latest")
     log = state / "daemon.log"
+    write_byte_code()
     with log.open("w") as stderr, _running([str(COMMAND), "run"], env=dict(env), stderr=stderr) as process:
         _await_first_pass(state / "paper" / "ledger.sqlite", process)
         daemon = psutil.Process(process.pid)

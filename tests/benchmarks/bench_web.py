@@ -12,7 +12,7 @@ import httpx
 import psutil
 
 from bot.store.ledger import LEDGER_FILE
-from tests.benchmarks.figures import COMMAND, MeasureSize, environment, percentiles, say
+from tests.benchmarks.figures import COMMAND, MeasureSize, environment, percentiles, say, write_byte_code
 from tests.grown_ledger import STEPS, grow_ledger
 
 CONFIG = """
@@ -82,6 +82,7 @@ async def _watch(client: httpx.AsyncClient, rounds: int, waits: list[float]) -> 
 def _serving(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
     """Serve the dashboard from its own process."""
     env = {**environment(folder / "state", source="sample", chosen="latest"), "FOXCAST_CONFIG": "config.toml"}
+    write_byte_code()
     command: Sequence[str] = [str(COMMAND), "web", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:

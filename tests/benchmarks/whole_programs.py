@@ -12,13 +12,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from tests.benchmarks.figures import COMMAND, ROOT, ProcessUsage, run_process, say
+from tests.benchmarks.figures import COMMAND, ROOT, ProcessUsage, program_environment, run_process, say
 
 HERE = Path(__file__).parent
 PEER = ROOT / ".venv" / "peer" / "bin" / "python"
@@ -162,6 +163,18 @@ def run_foxcast(server: MockProvider, work: ProgramWork) -> Iterator[tuple[Progr
 
 def run_foxcast_in(folder: Path, server: MockProvider, work: ProgramWork) -> ProgramRun:
     """Return what ``foxcast run --once`` uses for the work in a folder, which holds its ledger afterwards."""
+    _start_foxcast(server, work.model)
+    return _run_foxcast(folder, server, work)
+
+
+@cache
+def _start_foxcast(server: MockProvider, model: str) -> None:
+    """Start the program once before it is measured: the first start writes the byte code of what it imports."""
+    with TemporaryDirectory() as place:
+        _run_foxcast(Path(place), server, ProgramWork(questions=1, model=model))
+
+
+def _run_foxcast(folder: Path, server: MockProvider, work: ProgramWork) -> ProgramRun:
     (folder / "config.toml").write_text(
         CONFIG.format(
             plugin=HERE / "workload_plugin.py",
@@ -181,8 +194,7 @@ def run_foxcast_in(folder: Path, server: MockProvider, work: ProgramWork) -> Pro
     key.touch(mode=0o600)
     # As long as a real one: what redaction costs depends on it.
     key.write_text("sk-of-no-vendor-" + 2 * "0123456789abcdef")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")}
-    env = {**inherited, "FOXCAST_CONFIG": str(folder / "config.toml"), "FOXCAST_LOG__LEVEL": "error"}
+    env = {**program_environment(), "FOXCAST_CONFIG": str(folder / "config.toml"), "FOXCAST_LOG__LEVEL": "error"}
     arrivals: list[float] = []
     with server.noting(arrivals, work):
         used = run_process([COMMAND, "run", "--once", "--yes"], env=env)
@@ -199,6 +211,17 @@ def measure_foxcast(server: MockProvider, work: ProgramWork) -> ProgramRun:
 
 def measure_peer(server: MockProvider, work: ProgramWork) -> ProgramRun:
     """Return what the template bot uses for the work, whatever that says of calls, trials and results."""
+    _start_peer(server)
+    return _run_peer(server, work)
+
+
+@cache
+def _start_peer(server: MockProvider) -> None:
+    """Start the peer once before it is measured, as Foxcast is."""
+    _run_peer(server, ProgramWork(questions=1))
+
+
+def _run_peer(server: MockProvider, work: ProgramWork) -> ProgramRun:
     arrivals: list[float] = []
     with server.noting(arrivals, replace(work, calls=CALLS, trials=1)):
         used = run_process(
@@ -210,7 +233,7 @@ def measure_peer(server: MockProvider, work: ProgramWork) -> ProgramRun:
                 str(work.at_once or work.permitted or 0),
             ],
             # Neither of the two programs fetches a list of prices.
-            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            env={**program_environment(), "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         )
     return ProgramRun(used=used, arrivals=arrivals, threads={})
 

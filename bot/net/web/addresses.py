@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.errors import ConfigError, RequestRejectedError, ServiceUnavailableError
 from bot.core.light_dataclass import dataclass
+from bot.net import load_httpx
 from bot.net.urls import loggable_url
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ class FetchTarget:
 
 def parse_fetch_target(url: str, *, relative_to: str | None = None) -> FetchTarget:
     """Return the target of an address; raises RequestRejectedError for anything but a plain public web address."""
+    load_httpx()
     import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
     if len(url) > MAX_URL_CHARS:

@@ -408,6 +408,15 @@ added = {name for name in os.environ if os.environ[name] != before.get(name)}
 # The library points its tokenizer to the tables that it brings along.
 assert added == {*QUIET_SETTINGS, "TIKTOKEN_CACHE_DIR"}, added
 
+from pydantic import BaseModel
+def below(kind):
+    return {found for child in kind.__subclasses__() for found in (child, *below(child))}
+built = [kind.__pydantic_complete__ for kind in below(BaseModel) if kind.__module__.startswith("litellm.")]
+assert len(built) > 300 and sum(built) < len(built) / 10, "its models are built with the import"
+class Defined(BaseModel):
+    number: int
+assert Defined.__pydantic_complete__, "another model waits too"
+
 from tiktoken import Encoding, registry
 library = load_library()
 assert not isinstance(registry.ENCODINGS["cl100k_base"], Encoding), "loaded with the import"

@@ -67,6 +67,28 @@ def test_threads_share_one_arena(before: str) -> None:
     assert (told.count("<heap nr=") == 1) is bool(before)
 
 
+# Blocks that the library takes from its heap, below one that is kept.
+FREED = """
+import resource
+from pathlib import Path
+from bot.config.process_setup import configure_process, return_free_memory
+def resident_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+configure_process()
+blocks = [bytes(10_000) for _ in range(3_000)]
+kept = bytes(10_000)
+blocks.clear()
+before = resident_mb()
+return_free_memory()
+print(before - resident_mb())
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not the GNU C library")
+def test_memory_that_was_freed_goes_back_to_the_system() -> None:
+    assert float(subprocess.check_output([sys.executable, "-c", FREED], text=True)) > 20
+
+
 DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
 CRASHES = {
     "configure_process": "from bot.config.process_setup import configure_process; configure_process()",

@@ -162,3 +162,9 @@ def test_methods_are_made_once() -> None:
     assert cls.__init__ is cls.__dict__["__init__"]  # type: ignore[misc]
     assert inspect.isfunction(cls.__eq__)
     assert cls.__eq__ is cls.__dict__["__eq__"]
+
+
+def test_methods_are_made_without_writing_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    cls = _defined(_light_dataclass, ["plain"], "frozen=True, slots=True")
+    monkeypatch.delattr(inspect, "signature")
+    assert (cls(1) == cls(1), hash(cls(1)) == hash(cls(1)), repr(cls(1))) == (True, True, "Sample(f0=1)")
