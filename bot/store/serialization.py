@@ -231,7 +231,10 @@ __all__ = [
     "unpack_prediction",
 ]
 T = TypeVar("T")
-_CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+# What contains itself is nested too deeply, so it need not be looked for.
+_CANONICAL_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+)
 
 
 def sanitize_text(text: str) -> str:
@@ -293,7 +296,7 @@ class JsonSerializer(Generic[T]):
     def _written(self, plain: Any) -> str:  # noqa: ANN401 - the JSON edge
         try:
             return _CANONICAL_ENCODER.encode(plain)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             message = f"a {self._name} that JSON cannot hold: {error}"
             raise MalformedDataError(message) from error
 

@@ -38,6 +38,7 @@ from bot.core.predictions import (
 from bot.core.questions import FACT_FIELDS, CrowdForecast, Question, QuestionRef, Target
 from bot.core.redaction import register_secrets, temporary_secrets
 from bot.store import serialization
+from bot.store.trials import RECORDING_SERIALIZER
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -315,3 +316,14 @@ def test_an_outcome_beyond_an_open_bound_is_json_all_the_same(value: float) -> N
     text = serialization.OUTCOME.encode(NumericOutcome(value))
     assert json.loads(text) == {"kind": "landed", "value": str(value)}
     assert serialization.OUTCOME.decode(text) == NumericOutcome(value)
+
+
+def test_nesting_that_json_cannot_hold_is_refused() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    circular: list[object] = []
+    circular.append(circular)
+    for value in (deep, circular):
+        with pytest.raises(MalformedDataError, match="JSON cannot hold"):
+            RECORDING_SERIALIZER.encode({"value": value})
