@@ -25,7 +25,31 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(sys.executable).with_name("foxcast")
 START = "import sys; from tests.acceptance.command_server import serve; serve(sys.argv[1])"
 # Further modules that most commands load once they run.
-PRELOADED = ("bot.api", "numpy", "plugins.baseline", "plugins.forecastbench", "plugins.manifold", "rich._emoji_codes")
+PRELOADED = (
+    "_strptime",
+    "aiohttp",
+    "backports.zstd",
+    "bot.api",
+    "bot.cli.output.pass_report",
+    "bot.cli.pass_summary",
+    "bot.cli.single_pass",
+    "bot.net.html.page_reader",
+    "bot.net.pooled_session",
+    "bot.net.web.fetcher",
+    "bot.testing.forecaster",
+    "bot.testing.venue",
+    "certifi",
+    "mimetypes",
+    "numpy",
+    "plugins.baseline",
+    "plugins.blf.forecaster",
+    "plugins.forecastbench",
+    "plugins.manifold",
+    "plugins.models.openai_compatible",
+    "plugins.polymarket.planner",
+    "plugins.polymarket.writer",
+    "rich._emoji_codes",
+)
 # What the interpreter and the C library read when they start, which a forked process no longer does.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OPENBLAS", "MALLOC")
 
