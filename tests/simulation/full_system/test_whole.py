@@ -17,7 +17,7 @@ from tests.simulation.full_system.simulate_command import run_simulate_command
 from tests.simulation.full_system.simulation import run_simulation
 
 # Seeds with two venues, with one where orders are signed, and with one whose positions are sold.
-MARKETS, SIGNED, CLOSED = 7, 19, 1
+MARKETS, SIGNED, CLOSED = 7, 19, 5
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_orders_that_a_signer_signs_break_no_invariant(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_positions_that_are_closed_break_no_invariant(tmp_path: Path) -> None:
     report = run_simulation(
-        SimulationPlan(seed=CLOSED, days=0.5, lives=2, closing=True, modes={"manifold": "live"}), tmp_path
+        SimulationPlan(seed=CLOSED, days=0.2, lives=2, closing=True, modes={"manifold": "live"}), tmp_path
     )
     assert report.violations == []
     assert report.effects["manifold sell"] > 0
@@ -84,9 +84,9 @@ def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets() -> None:
 @pytest.mark.parametrize(
     ("mutant", "first", "days"),
     [
-        ("no-audit", "101", "0.4"),
+        ("no-audit", "103", "0.05"),
         pytest.param("any-version", "7", "3", marks=pytest.mark.slow),
-        ("leases-run-out", "33", "0.1"),
+        ("leases-run-out", "108", "0.05"),
         pytest.param("yes-is-no", "101", "3", marks=pytest.mark.slow),
         pytest.param("never-resolved", "101", "3", marks=pytest.mark.slow),
     ],
