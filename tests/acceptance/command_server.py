@@ -65,7 +65,8 @@ def run_foxcast(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``foxcast`` to its end; raises TimeoutExpired as ``subprocess.run`` does, once the process is killed.
 
-    What it writes to ``stdout``, where that is given, is left to whoever opened it. A process whose coverage is measured is started as always.
+    What it writes to ``stdout``, where that is given, is left to whoever opened it. A process whose coverage is
+    measured is started as always.
     """
     words = [str(COMMAND), *arguments]
     if not _can_fork(environment) or "coverage" in sys.modules:

@@ -19,7 +19,7 @@ from bot.simulator.venues.metaculus import FakeMetaculus
 from bot.simulator.venues.metaculus_bridge import MetaculusBridge
 from bot.simulator.venues.polymarket import FakePolymarket
 from bot.simulator.venues.polymarket_bridge import PolymarketBridge
-from bot.simulator.venues.world_bridge import WorldRunner
+from bot.simulator.venues.world_bridge import VenueBridge, WorldRunner
 from bot.simulator.world.question_generation import BENCHMARK, FORECASTING_CONTEST, PLAY_MONEY_MARKET, REAL_MONEY_MARKET
 from bot.simulator.world.questions import AnswerKind, QuestionEnding, SimulatedQuestion, outcome_day
 from bot.simulator.world.simulated_world import SimulatedWorld
@@ -70,7 +70,12 @@ def bridged_world(request: pytest.FixtureRequest, tmp_path: Path) -> BridgedWorl
     contest = MetaculusBridge(world=world, venue=FakeMetaculus(clock))
     exchange = PolymarketBridge(world=world, venue=FakePolymarket(clock))
     bench = ForecastBenchBridge(world=world, folder=tmp_path)
-    bridges = {PLAY_MONEY_MARKET: fair, FORECASTING_CONTEST: contest, REAL_MONEY_MARKET: exchange, BENCHMARK: bench}
+    bridges: dict[str, VenueBridge] = {
+        PLAY_MONEY_MARKET: fair,
+        FORECASTING_CONTEST: contest,
+        REAL_MONEY_MARKET: exchange,
+        BENCHMARK: bench,
+    }
     kinds = [request.param] if hasattr(request, "param") else [*bridges]
     runner = WorldRunner(
         world=world,

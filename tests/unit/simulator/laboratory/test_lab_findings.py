@@ -88,7 +88,9 @@ def found(*, caught: int = 20, guarded: int = 0) -> dict[str, ForecasterAnswers]
     better = [0.8 * case.true_probability + 0.2 * case.outcome for case in more_cases()]
     moved = CalibratedAnswers(answers=better, adopted=range(MANY))
     all_of_them = [
-        fixed_answers("reference", true_chances(), trials=5, leaks=leaking(let_in=guarded, caught=0), corrected=corrected),
+        fixed_answers(
+            "reference", true_chances(), trials=5, leaks=leaking(let_in=guarded, caught=0), corrected=corrected
+        ),
         fixed_answers("no belief state", [0.5] * len(some_cases())),
         fixed_answers("judge lets all pass", informed, leaks=leaking(let_in=20, caught=caught)),
         fixed_answers("clairvoyant", knowing),
