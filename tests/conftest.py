@@ -14,11 +14,15 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from bot.config.process_setup import BLAS_THREADS_VARIABLE
 from bot.core import redaction
 
 # Where byte code is not kept, each of the hundreds of processes that tests start would compile the program again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# As the program has it, and before numpy is imported: a second thread spins for longer than it computes.
+os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
 
 # Of a test with a ledger most of the time is waiting for the disk. Memory takes its place where it has room for all
 # temporary files and lets programs among them start; TMPDIR names another folder.
@@ -116,7 +120,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_finish() -> None:
     """Keep the collector away from 13,000 collected tests, which stay until the end: a seventh of the time of all."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 

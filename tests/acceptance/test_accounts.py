@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import pty
-import subprocess
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from bot.jobs.reconciliation import settle_accounts
 from bot.jobs.withdrawals import cancel_requested_orders
 from bot.store.ledger import open_ledger
 from bot.testing.paper_market import FakePaperMarket
-from tests.acceptance.command_server import COMMAND
+from tests.acceptance.command_server import run_foxcast
 from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, installed
 from tests.unit.execution.paper.paper_outbox_fixture import open_outbox_fixture
 
@@ -213,7 +212,9 @@ def _in_terminal(foxcast: FoxcastInstallation, command: list[str], width: int) -
     main, child = pty.openpty()
     environment = {**foxcast.environment, "COLUMNS": str(width), "LINES": "40", "TERM": "dumb"}
     try:
-        subprocess.run([COMMAND, *command], cwd=foxcast.folder, env=environment, stdout=child, check=True, timeout=25)
+        run_foxcast(
+            command, folder=foxcast.folder, environment=environment, stdout=child, timeout=25
+        ).check_returncode()
         os.close(child)
         output = b""
         while chunk := _read(main):

@@ -8,7 +8,16 @@ import graphlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from tests.architecture.source import Function, Module, component, functions, imports, references, settle
+from tests.architecture.source import (
+    Function,
+    Module,
+    component,
+    functions,
+    imports,
+    inner_statements,
+    references,
+    settle,
+)
 
 Layers = Sequence[Collection[str]]
 
@@ -86,11 +95,12 @@ def loose_use(modules: Iterable[Module], owners: Mapping[str, Collection[str]]) 
     owners maps a dotted name (time.sleep, or random for all inside it) to the modules that may use it. The longest
     name that matches decides, so that numpy.random.Generator can be free while numpy.random is not.
     """
+    owned_names = frozenset(owners)
     return [
         f"{module.name}:{line} uses {name}"
         for module in modules
         for name, line in sorted({*references(module), *imports(module)}, key=lambda use: use[1])
-        if (owned := settle(name, frozenset(owners))) in owners
+        if (owned := settle(name, owned_names)) in owners
         and not any(_inside(module.name, owner) for owner in owners[owned])
     ]
 
@@ -181,7 +191,7 @@ def _own(function: Function) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         if not isinstance(node, Function | ast.ClassDef):
-            waiting.extend(ast.iter_child_nodes(node))
+            waiting.extend(inner_statements(node))
 
 
 def _complexity(function: Function) -> int:
@@ -195,7 +205,7 @@ def _nesting(body: Iterable[ast.AST]) -> int:
 def _depth(node: ast.AST) -> int:
     if isinstance(node, Function | ast.ClassDef):
         return 0
-    inner = _nesting(ast.iter_child_nodes(node))
+    inner = _nesting(inner_statements(node))
     if isinstance(node, ast.If) and [*map(type, node.orelse)] == [ast.If]:
         # An elif stands beside its if, not inside it.
         return max(1 + _nesting(node.body), _depth(node.orelse[0]))

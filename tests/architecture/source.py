@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +53,17 @@ def load(root: Path, package: str) -> list[Module]:
     return [_module(root, path) for path in ([single] if single.is_file() else sorted((root / package).rglob("*.py")))]
 
 
-def imports(module: Module) -> Iterator[tuple[str, int]]:
-    """Yield (dotted name, line) of everything imported anywhere: at the top, in functions, for types only.
+@cache
+def imports(module: Module) -> tuple[tuple[str, int], ...]:
+    """Return (dotted name, line) of everything imported anywhere: at the top, in functions, for types only.
 
-    `from a import b` yields a.b, since b may be a module; `settle` tells which it is.
+    `from a import b` gives a.b, since b may be a module; `settle` tells which it is.
     """
-    for node in ast.walk(module.tree):
+    return tuple(_imports(module))
+
+
+def _imports(module: Module) -> Iterator[tuple[str, int]]:
+    for node in statements(module.tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -77,15 +83,30 @@ def references(module: Module) -> Iterator[tuple[str, int]]:
     A name that no import binds stands under `builtins`, so that a parameter called random is not the module.
     """
     aliases = dict(_aliases(module.tree))
-    inner = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(module.tree):
+    nodes = [*ast.walk(module.tree)]
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute) and id(node) not in inner and (dotted := _dotted(node)):
             first, _, rest = dotted.partition(".")
             yield ".".join(filter(None, (aliases.get(first, f"builtins.{first}"), rest))), node.lineno
 
 
 def functions(module: Module) -> Iterator[Function]:
-    return (node for node in ast.walk(module.tree) if isinstance(node, Function))
+    return (node for node in statements(module.tree) if isinstance(node, Function))
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements inside, with handlers and cases. Nearly all nodes of a tree are expressions, left out."""
+    waiting = inner_statements(tree)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(inner_statements(node))
+
+
+def inner_statements(node: ast.AST) -> list[ast.AST]:
+    """Return the statements, handlers and cases directly inside a statement, a handler, a case or a module."""
+    return [inner for name in _BODIES for inner in getattr(node, name, ())]
 
 
 def _module(root: Path, path: Path) -> Module:
@@ -99,7 +120,7 @@ def _module(root: Path, path: Path) -> Module:
 
 
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             # `import a.b` binds a; `import a.b as c` binds c to a.b.
             yield from (

@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 import pytest
 
@@ -63,11 +64,11 @@ def string_texts(module: Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
-def comment_texts(module: Module) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of each comment."""
-    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string.lstrip("#: ")
+@cache
+def comment_texts(module: Module) -> tuple[tuple[int, str], ...]:
+    """Return (line, text) of each comment."""
+    tokens = tokenize.generate_tokens(io.StringIO(module.text).readline)
+    return tuple((token.start[0], token.string.lstrip("#: ")) for token in tokens if token.type == tokenize.COMMENT)
 
 
 def docstring_texts(module: Module) -> Iterator[tuple[int, str]]:

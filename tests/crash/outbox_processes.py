@@ -41,6 +41,10 @@ from tests.crash.venue_clients import VENUE_CLIENTS, ClientContext, VenueClients
 
 # What a life imports where it is needed takes seconds; it is there already when one begins.
 SLOW = (
+    "aiohttp",
+    "anyio._backends._asyncio",
+    "backports.zstd",
+    "httpcore",
     "httpx",
     "eth_account.messages",
     "polymarket._internal.actions.orders.context",

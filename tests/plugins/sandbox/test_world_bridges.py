@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from bot.simulator.venues.metaculus import FakeMetaculus
 from bot.simulator.venues.metaculus_bridge import MetaculusBridge
 from bot.simulator.venues.polymarket import FakePolymarket
 from bot.simulator.venues.polymarket_bridge import PolymarketBridge
-from bot.simulator.venues.world_bridge import WorldRunner
+from bot.simulator.venues.world_bridge import VenueBridge, WorldRunner
 from bot.simulator.world.question_generation import BENCHMARK, FORECASTING_CONTEST, PLAY_MONEY_MARKET, REAL_MONEY_MARKET
 from bot.simulator.world.questions import AnswerKind, QuestionEnding, SimulatedQuestion, outcome_day
 from bot.simulator.world.simulated_world import SimulatedWorld
@@ -55,24 +56,39 @@ class BridgedWorld:
         return [ask for ask in asks if max(ask.closes, outcome_day(ask)) < day - 3.0]
 
 
+@cache
+def simulated_world() -> SimulatedWorld:
+    """Return the world, which is the same however often it is asked."""
+    return SimulatedWorld(seed=21, start=START, size=120)
+
+
 @pytest.fixture
-def bridged_world(tmp_path: Path) -> BridgedWorld:
-    clock, world = FakeClock(START), SimulatedWorld(seed=21, start=START, size=120)
+def bridged_world(request: pytest.FixtureRequest, tmp_path: Path) -> BridgedWorld:
+    """The world at all four venues, or at the one that a test looks at."""
+    clock, world = FakeClock(START), simulated_world()
     fair = ManifoldBridge(world=world, venue=FakeManifold(clock))
     contest = MetaculusBridge(world=world, venue=FakeMetaculus(clock))
     exchange = PolymarketBridge(world=world, venue=FakePolymarket(clock))
     bench = ForecastBenchBridge(world=world, folder=tmp_path)
-    bridges = WorldRunner(
+    bridges: dict[str, VenueBridge] = {
+        PLAY_MONEY_MARKET: fair,
+        FORECASTING_CONTEST: contest,
+        REAL_MONEY_MARKET: exchange,
+        BENCHMARK: bench,
+    }
+    kinds = [request.param] if hasattr(request, "param") else [*bridges]
+    runner = WorldRunner(
         world=world,
         clock=clock,
-        bridges={PLAY_MONEY_MARKET: fair, FORECASTING_CONTEST: contest, REAL_MONEY_MARKET: exchange, BENCHMARK: bench},
-        daily_actions=(bench.settle,),
+        bridges={kind: bridges[kind] for kind in kinds},
+        daily_actions=(bench.settle,) if BENCHMARK in kinds else (),
     )
     return BridgedWorld(
-        world=world, clock=clock, fair=fair, contest=contest, exchange=exchange, bench=bench, bridges=bridges
+        world=world, clock=clock, fair=fair, contest=contest, exchange=exchange, bench=bench, bridges=runner
     )
 
 
+@pytest.mark.parametrize("bridged_world", [PLAY_MONEY_MARKET], indirect=True)
 async def test_markets_follow_the_crowd_by_trades_and_end_with_the_truth(bridged_world: BridgedWorld) -> None:
     await bridged_world.advance_to(12.0)
     world, now = bridged_world.world, bridged_world.fair.venue.now_ms()
@@ -106,6 +122,7 @@ async def test_markets_follow_the_crowd_by_trades_and_end_with_the_truth(bridged
             assert market.scale.low + span * market.resolution_prob == pytest.approx(truth)
 
 
+@pytest.mark.parametrize("bridged_world", [FORECASTING_CONTEST], indirect=True)
 async def test_a_tournament_has_every_form_groups_and_a_community(bridged_world: BridgedWorld) -> None:
     await bridged_world.advance_to(90.0)
     world, questions = bridged_world.world, bridged_world.contest.questions
@@ -135,6 +152,7 @@ async def test_a_tournament_has_every_form_groups_and_a_community(bridged_world:
             assert float(resolution) == pytest.approx(truth, abs=1e-6)
 
 
+@pytest.mark.parametrize("bridged_world", [REAL_MONEY_MARKET], indirect=True)
 async def test_an_exchange_has_books_around_the_price_and_one_winner_an_event(bridged_world: BridgedWorld) -> None:
     await bridged_world.advance_to(120.0)
     world = bridged_world.world
@@ -182,6 +200,7 @@ async def test_what_is_annulled_late_or_revised_ends_so_everywhere(bridged_world
             )
 
 
+@pytest.mark.parametrize("bridged_world", [BENCHMARK], indirect=True)
 async def test_rounds_are_read_by_the_plugin_and_settled_by_the_series(
     bridged_world: BridgedWorld, tmp_path: Path
 ) -> None:

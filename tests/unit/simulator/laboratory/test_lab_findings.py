@@ -39,16 +39,29 @@ from bot.simulator.laboratory.questions import LaboratoryQuestion, create_world,
 from tests.unit.simulator.laboratory.fixed_answers import fixed_answers
 
 MANY = 120
-CASES = select_questions(create_world(1, 40), 40)
-MORE = select_questions(create_world(1, MANY), MANY)
-TRUTH = [case.true_probability for case in CASES]
 ALL = {"reference", "1 trial", "3 trials", "mean", "median", "shrink", "gated calibration", "baseline", "clairvoyant"}
 
 
 @cache
+def cases_of(seed: int, size: int) -> Sequence[LaboratoryQuestion]:
+    """Return so many cases; their world takes up to a second to make, which collecting the tests must not cost."""
+    return select_questions(create_world(seed, size), size)
+
+
+def some_cases() -> Sequence[LaboratoryQuestion]:
+    return cases_of(1, 40)
+
+
+def more_cases() -> Sequence[LaboratoryQuestion]:
+    return cases_of(1, MANY)
+
+
 def many_cases() -> Sequence[LaboratoryQuestion]:
-    """Return 400 cases; their world takes a second to make, which collecting the tests must not cost."""
-    return select_questions(create_world(2, 400), 400)
+    return cases_of(2, 400)
+
+
+def true_chances() -> list[float]:
+    return [case.true_probability for case in some_cases()]
 
 
 def bolder(probability: float, factor: float) -> float:
@@ -66,20 +79,22 @@ def leaking(*, let_in: int, caught: int) -> LeakCounts:
 
 def found(*, caught: int = 20, guarded: int = 0) -> dict[str, ForecasterAnswers]:
     """Return answers of everything: the guarded one knows the truth, and leaks make it better than that."""
-    informed = [0.5 * chance + 0.5 * case.outcome for chance, case in zip(TRUTH, CASES, strict=True)]
-    knowing = [0.95 if case.outcome else 0.05 for case in CASES]
+    informed = [0.5 * chance + 0.5 * case.outcome for chance, case in zip(true_chances(), some_cases(), strict=True)]
+    knowing = [0.95 if case.outcome else 0.05 for case in some_cases()]
     # Off the ends, where nothing is clipped.
-    straight = [0.5 + 0.8 * (case.true_probability - 0.5) for case in MORE]
+    straight = [0.5 + 0.8 * (case.true_probability - 0.5) for case in more_cases()]
     bold = [bolder(chance, OVERCONFIDENCE_FACTOR) for chance in straight]
-    corrected = CalibratedAnswers(answers=TRUTH, adopted=())
-    better = [0.8 * case.true_probability + 0.2 * case.outcome for case in MORE]
+    corrected = CalibratedAnswers(answers=true_chances(), adopted=())
+    better = [0.8 * case.true_probability + 0.2 * case.outcome for case in more_cases()]
     moved = CalibratedAnswers(answers=better, adopted=range(MANY))
     all_of_them = [
-        fixed_answers("reference", TRUTH, trials=5, leaks=leaking(let_in=guarded, caught=0), corrected=corrected),
-        fixed_answers("no belief state", [0.5] * len(CASES)),
+        fixed_answers(
+            "reference", true_chances(), trials=5, leaks=leaking(let_in=guarded, caught=0), corrected=corrected
+        ),
+        fixed_answers("no belief state", [0.5] * len(some_cases())),
         fixed_answers("judge lets all pass", informed, leaks=leaking(let_in=20, caught=caught)),
         fixed_answers("clairvoyant", knowing),
-        fixed_answers("baseline", [case.crowd for case in CASES], silent=2),
+        fixed_answers("baseline", [case.crowd for case in some_cases()], silent=2),
         fixed_answers(PLAIN_ONE_STEP.name, straight, corrected=CalibratedAnswers(answers=straight, adopted=())),
         fixed_answers(BOLD_ONE_STEP.name, bold, corrected=moved),
     ]
@@ -148,9 +163,9 @@ def test_only_outcomes_say_whether_a_bold_mind_is_too_sure() -> None:
 
 
 def test_a_gate_that_moves_nothing_recovers_nothing() -> None:
-    straight = [case.true_probability for case in MORE]
+    straight = [case.true_probability for case in more_cases()]
     bold = fixed_answers("bold", [bolder(chance, OVERCONFIDENCE_FACTOR) for chance in straight], corrected=None)
-    reported = check_overconfidence(fixed_answers("plain", straight), bold, MORE, rng(), resamples=10)
+    reported = check_overconfidence(fixed_answers("plain", straight), bold, more_cases(), rng(), resamples=10)
     assert not reported.recovered
     assert "moved nothing" in reported.found
 
@@ -215,10 +230,10 @@ def test_what_was_not_asked_for_has_no_line() -> None:
 
 def test_what_went_wrong_most_often_is_told_of_a_forecaster(tmp_path: Path) -> None:
     plan = ExperimentPlan(seed=1, questions=40, folder=tmp_path, forecasters=("blf", "solo"))
-    solo = replace(fixed_answers("solo", TRUTH), failures={"ServiceUnavailableError: nobody": 3, "odd": 1})
+    solo = replace(fixed_answers("solo", true_chances()), failures={"ServiceUnavailableError: nobody": 3, "odd": 1})
     rows = {
         row.name: row
-        for row in gather_comparison(plan, {"blf": fixed_answers("blf", TRUTH, trials=3), "solo": solo}).rows
+        for row in gather_comparison(plan, {"blf": fixed_answers("blf", true_chances(), trials=3), "solo": solo}).rows
     }
     assert "4 trials did not finish, most often (3): ServiceUnavailableError: nobody" in rows["solo"].note
 
@@ -226,7 +241,7 @@ def test_what_went_wrong_most_often_is_told_of_a_forecaster(tmp_path: Path) -> N
 def test_forecasters_are_compared_with_one_answer_of_the_reference(tmp_path: Path) -> None:
     plan = ExperimentPlan(seed=1, questions=40, folder=tmp_path, forecasters=("blf", "court", "team"))
     answers = [
-        fixed_answers("blf", TRUTH, trials=3),
+        fixed_answers("blf", true_chances(), trials=3),
         fixed_answers("court", [0.5] * 40, trials=3),
         fixed_answers("court, median of votes", [0.5] * 40),
         fixed_answers("team of 3", [0.4] * 40, silent=1),
