@@ -62,7 +62,8 @@ RATES = {
     RequestFault.PAGE_AFTER: 0.03,
     RequestFault.TOO_MANY: 0.03,
 }
-_STOPS = "select 1 from halt where resumed_at is null"
+# A halt over writes with unknown outcomes ends by itself, so a life may write after it.
+_STOPS = "select 1 from halt where resumed_at is null and end_condition = 'person'"
 _SUMS = "select count(*) as intents, total(state = 'in doubt') as parked from intent"
 _STOPPED = "select count(*) as stops from halt"
 _FILLS = "select count(*) as fills from fill"

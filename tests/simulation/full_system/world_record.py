@@ -501,7 +501,10 @@ class WorldRecord:
             legs = (("yes", one.yes, one.costs["YES"]), ("no", one.no, one.costs["NO"]))
             positions += [{**place, "leg": leg, "shares": has, "paid": paid} for leg, has, paid in legs if has > 1e-6]
         now = venue.now_ms()
-        mine = [bet for bet in venue.state.bets_by(user.id) if bet.is_resting(now) and not bet.expired(now)]
+        # What the venue does not list yet nobody can count.
+        listed_from = venue.state.listed_from
+        listed = [bet for bet in venue.state.bets_by(user.id) if listed_from.get(bet.id, 0) <= now]
+        mine = [bet for bet in listed if bet.is_resting(now) and not bet.expired(now)]
         free = user.balance - sum(bet.order_amount - bet.amount for bet in mine)
         return {"cash": user.balance - loan, "free": free, "moved": user.deposits, "positions": positions}
 
