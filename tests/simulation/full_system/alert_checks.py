@@ -238,7 +238,9 @@ class AlertChecks:
             for forecaster, trials in newest.items():
                 last = trials[-NEWEST:]
                 # What ended as they were looked at may be seen or not.
-                is_sure = parse_timestamp(last[-1]["ended_at"]) < look.started_at - ONE_MOMENT
+                is_sure = parse_timestamp(last[-1]["ended_at"]) < look.started_at - ONE_MOMENT and not any(
+                    until <= row["ended_at"] <= format_timestamp(look.ended_at) for row in rows
+                )
                 is_failing = len(last) >= FEWEST and all(row["is_without"] for row in last) and is_sure
                 told = [one for one in alerts if f"trials of {forecaster} gave an answer" in one["text"]]
                 is_told = any(

@@ -284,12 +284,15 @@ def test_a_letter_is_written_on_its_day(tmp_path: Path, day: str, written: float
         ([1, 1], "", 0),
         ([1, 1, 0], "", 0),
         ([1, 1, 1], "none of the last 3 trials of ash gave an answer", 0),
+        # The fourth ends as somebody looks, who may have seen it.
+        ([1, 1, 1, 0], "", 0),
     ],
 )
 def test_a_forecaster_that_always_fails_is_reported(tmp_path: Path, without: list[int], words: str, count: int) -> None:
     bodies = [json.dumps({} if one else {"belief": 1}) for one in without]
     rows: Rows = [("forecast", {"id": "f", "forecaster": "ash", "state": "failed"})]
-    rows += [("trial", {"forecast": "f", "ended_at": stamp(0.1 * n), "body": body}) for n, body in enumerate(bodies)]
+    ends = zip((0.0, 0.1, 0.2, 1.0), bodies, strict=False)
+    rows += [("trial", {"forecast": "f", "ended_at": stamp(hours), "body": body}) for hours, body in ends]
     rows += alert("trials:ash", words, stamp(0.9)) if words else []
     assert len(judge(tmp_path, rows, 1.0)) == count
 
