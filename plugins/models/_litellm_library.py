@@ -10,8 +10,8 @@ What its switches bring, in CPU of one call with six tools, 3.7 ms as we first u
 client takes 0.24 ms. What most of it costs is left out where ``_library_form`` suffices.
 
 Its import took 208 MB, of which 41 were an encoding of tiktoken, which is now loaded when something is counted with it.
-The 15 of its models of pydantic are built when they are used. 16 more are its tokenizer for Claude, parsed and as text,
-and 4 are what httpx loads for its command line: no setting leaves these out.
+15 were its models of pydantic, which are now built when they are used. 16 more are its tokenizer for Claude, parsed and
+as text, and 4 are what httpx loads for its command line: no setting leaves these out.
 """
 
 import json

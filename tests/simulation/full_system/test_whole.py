@@ -19,6 +19,8 @@ from tests.simulation.full_system.simulation import run_simulation
 
 # Seeds with two venues, with one where orders are signed, and with one whose positions are sold.
 MARKETS, SIGNED, CLOSED = 7, 19, 5
+# In which somebody else leaves orders that the venue lists hours later.
+LISTED_LATE = 9
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +67,12 @@ def test_in_calm_weather_all_that_is_acknowledged_stands(tmp_path: Path) -> None
     assert report.violations == []
     assert report.effects["manifold bet"] > 0
     assert not report.faults
+
+
+@pytest.mark.timeout(300)
+def test_what_the_venue_does_not_list_yet_is_not_missed(tmp_path: Path) -> None:
+    plan = SimulationPlan(seed=LISTED_LATE, days=0.2, lives=2, closing=True, modes={"manifold": "live"})
+    assert run_simulation(plan, tmp_path).violations == []
 
 
 @pytest.mark.timeout(300)
