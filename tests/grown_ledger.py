@@ -114,9 +114,9 @@ _LEDGER = (
     f"insert into event (at, kind, text) {_NUMBERS} select {_AT}, 'request', 'lock' from n where i % 10 = 0",
 )
 _EVIDENCE = (
-    "insert into bundle (scope, codec, packed) values ('', 'zlib', :packed)",
-    """insert into evidence_document (digest, media_type, size, bundle, place)
-    values (:document, 'application/json', :size, 1, 0)""",
+    """insert into bundle (scope, codec, documents, packed)
+    values ('', 'zlib', json_array(json_array(:document, 'application/json')), :packed)""",
+    "insert into shared_document (digest, bundle) values (:document, 1)",
     f"""insert into step (forecast, trial, number, at, action, cost_usd, body)
     {_NUMBERS} select {_ID}, 1, k, {_AT}, 'web_search', 0.0, :document
       from n, (with recursive s(k) as (select 1 union all select k + 1 from s where k < {STEPS}) select k from s)""",
@@ -260,5 +260,4 @@ async def _templates(path: Path) -> dict[str, object]:
         "trial": TRIAL.encode(trial),
         "document": document.digest,
         "packed": document.packed,
-        "size": document.size,
     }

@@ -129,7 +129,7 @@ def _documents(ledger: Path) -> Iterator[tuple[str, bytes]]:
 def _evidence(path: Path) -> Iterator[tuple[str, bytes]]:
     with closing(open_reader(path)) as database:
         for codec, packed in database.execute("select codec, packed from bundle"):
-            yield from ((sha256_hex(content), content) for _, content in bundle_contents(codec, packed))
+            yield from ((sha256_hex(content), content) for content in bundle_contents(codec, packed))
 
 
 def copy_databases(ledger: Path, target: Path) -> None:

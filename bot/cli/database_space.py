@@ -139,7 +139,7 @@ def unarchive(
     path = state_folder(config) / LEDGER_FILE
     require_ledger(path)
     with instance_lock(path.parent, started_at=now):
-        count = put_back_evidence(path, file)
+        count = put_back_evidence(path, file, at=now)
     if as_json:
         print_json({"file": str(file), "forecasts": count})
     else:

@@ -54,7 +54,7 @@ _ANSWER_SERIALIZER: JsonSerializer[ModelAnswer] = JsonSerializer("answer", Model
 class RecordedModelCall:
     """An answer of a model to a trial, with the digest of its exchange.
 
-    ``role`` and ``request`` are set where the record of the call exists.
+    ``role``, ``request`` and ``scope`` (the forecast that made the call) are set where the record of the call exists.
     """
 
     trial: int
@@ -62,6 +62,7 @@ class RecordedModelCall:
     answer: ModelAnswer
     role: str = ""
     request: RequestRecord | None = None
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ async def read_recorded_calls(ledger: Ledger, trace: ForecastTrace) -> RecordedC
         for key, exchange in (await ledger.recordings.read_trial(trace.id, record.number)).items():
             collector.add(record.number, key.kind, exchange)
         # Trial by trial: the records of all calls of a forecast together may be large.
-        calls += await _attach_records(ledger.documents, collector.calls)
+        calls += await _attach_records(ledger.documents, trace.id, collector.calls)
         collector.calls.clear()
     totals = await total_calls_by_state(ledger, [trace.id])
     return RecordedCalls(
@@ -177,9 +178,11 @@ def _in_step_order(trace: ForecastTrace, calls: list[RecordedModelCall]) -> list
     return sorted(calls, key=place)
 
 
-async def _attach_records(documents: DocumentStore, calls: Sequence[RecordedModelCall]) -> list[RecordedModelCall]:
+async def _attach_records(
+    documents: DocumentStore, scope: str, calls: Sequence[RecordedModelCall]
+) -> list[RecordedModelCall]:
     """Return the calls with their requests, where these are recorded."""
-    found = await documents.read_known([call.answer.document for call in calls])
+    found = await documents.read_known([call.answer.document for call in calls], scope=scope)
     return [_attach_record(call, found.get(call.answer.document)) for call in calls]
 
 
@@ -189,7 +192,7 @@ def _attach_record(call: RecordedModelCall, document: StoredDocument | None) -> 
     except (MalformedDataError, UnicodeDecodeError):
         record = None
     # Models without a gateway keep a record of another form, or none.
-    return call if record is None else replace(call, role=record.role, request=record.asked)
+    return call if record is None else replace(call, role=record.role, request=record.asked, scope=record.scope)
 
 
 def _result_addresses(trial: int, tool_results: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], str]]:

@@ -227,7 +227,7 @@ class LeakAuditRun:
             exchanges=exchanges,
             blocks=self._blocked_addresses(forecast.question, backdated=opening.backdated),
             results=self.results,
-            roles=await call_roles(exchanges, self.ledger.documents),
+            roles=await call_roles(exchanges, self.ledger.documents, scope=forecast.scope),
         )
         return [
             AuditedDocument(

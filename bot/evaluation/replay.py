@@ -79,7 +79,8 @@ async def find_prompt_difference(
     if recorded is None or recorded.request is None:
         return None
     try:
-        recorded_value = PROMPT_SERIALIZER.plain(await load_prompt(recorded.request, ledger.documents))
+        prompt = await load_prompt(recorded.request, ledger.documents, scope=recorded.scope)
+        recorded_value = PROMPT_SERIALIZER.plain(prompt)
     except (NotFoundError, StoreError, MalformedDataError):
         return None
     replayed = PROMPT_SERIALIZER.plain(request.prompt)

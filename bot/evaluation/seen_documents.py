@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from bot.core.errors import MalformedDataError, NotFoundError
+from bot.core.errors import MalformedDataError
 from bot.core.language_models import ModelAnswer
 from bot.core.light_dataclass import dataclass
 from bot.core.research import PageText, Passage, SearchResult, TimeSeries
@@ -249,17 +249,17 @@ def trial_opening(exchanges: Mapping[RecordingKey, RecordedResponse]) -> TrialOp
     return OPENING_SERIALIZER.value(bodies[0]["value"]) if bodies and "value" in bodies[0] else None
 
 
-async def call_roles(exchanges: Mapping[RecordingKey, RecordedResponse], documents: DocumentStore) -> Mapping[str, str]:
+async def call_roles(
+    exchanges: Mapping[RecordingKey, RecordedResponse], documents: DocumentStore, *, scope: str
+) -> Mapping[str, str]:
     """Return the role in which each call of a trial was made, by the digest of its record, where there is one."""
+    bodies = [_exchange_body(exchange) for key, exchange in exchanges.items() if key.kind == "model"]
+    answers = [_ANSWER_SERIALIZER.value(body["value"]).document for body in bodies if "value" in body]
     roles: dict[str, str] = {}
-    for key, exchange in exchanges.items():
-        body = _exchange_body(exchange)
-        if key.kind != "model" or "value" not in body:
-            continue
-        document = _ANSWER_SERIALIZER.value(body["value"]).document
+    for digest, record in (await documents.read_known(answers, scope=scope)).items():
         try:
-            roles[document] = CALL_RECORD_SERIALIZER.decode((await documents.get(document)).content.decode()).role
-        except (NotFoundError, MalformedDataError):
+            roles[digest] = CALL_RECORD_SERIALIZER.decode(record.content.decode()).role
+        except MalformedDataError:
             continue
     return roles
 

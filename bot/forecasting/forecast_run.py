@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bot.core.beliefs import Step
-from bot.core.errors import MalformedDataError, StoreError
+from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.forecasts import Forecast, ForecasterSetup, Trial, TrialLimits
 from bot.core.interfaces import Clock, Forecaster, RandomStreams
 from bot.core.language_models import CostAttribution, ModelUrgency
@@ -306,7 +306,11 @@ class ForecastRun:
         return await factory.open_trial(question, start, charge=charge, guarded=not self.forecaster.clairvoyant)
 
     async def _log_step(self, warm: WarmStart, asking: GuardedTrialContext, number: int, step: Step) -> None:
-        trial, waiting = asking.trial, await asking.pack_waiting()
+        trial, record, cited = asking.trial, asking.trial_record, step.observation.documents
+        if unrecorded := cited if record is None else record.find_unrecorded(cited):
+            message = f"documents must be stored before they are cited: {', '.join(unrecorded)}"
+            raise NotFoundError(message)
+        waiting = None if record is None else await record.pack_waiting()
         forecasts, now = self.context.ledger.forecasts, self.context.clock.now()
         try:
             await forecasts.log_step(self.running.id, trial=trial, number=number, step=step, at=now, waiting=waiting)
@@ -314,8 +318,8 @@ class ForecastRun:
             # The step differs from the one that the earlier run recorded, so the forecast is abandoned: if this
             # counted as a failure of the forecaster, its other trials would continue for nothing.
             raise StoreError(str(contradiction)) from contradiction
-        if waiting is not None:
-            asking.forget_waiting(waiting)
+        if record is not None and waiting is not None:
+            record.forget_waiting(waiting)
         warm.release()
         self.context.observer.on_step(trial, number, step)
 

@@ -21,7 +21,7 @@ from bot.forecasting.trial_memory import NOTE_SERIALIZER, ToolCallNote
 from bot.forecasting.trial_tools import CALL_SERIALIZER, GuardedTrialContext, ToolCallRecord
 from bot.store.ledger import Ledger
 from bot.store.question_pairs import PairedPrice, PairUse
-from bot.store.serialization import PREDICTIONS, question_version, sanitize_text
+from bot.store.serialization import PREDICTIONS, question_version
 
 # A member's forecast that is older than this is not used.
 MAX_FORECAST_AGE = timedelta(days=6)
@@ -150,13 +150,19 @@ class PeerTrialContext(GuardedTrialContext):
         asked = request_digest({"tool": tool, "arguments": dict(arguments)})
         reply = await self.record.replay_or_run("tool", asked, lambda: self._read_forecasts([*map(str, names)]))
         result = CALL_SERIALIZER.value(reply.value).result
+        self.record.documents.update(result.observation.documents)
         documents = tuple(dict.fromkeys((*result.observation.documents, reply.digest)))
         observation = StepObservation(text=result.observation.text, documents=documents)
         return ToolResult(observation=observation, data=result.data)
 
     async def store_text(self, text: str) -> str:
         """Put a text on record and return its digest."""
-        return await self.ledger.documents.put(sanitize_text(text).encode(), "text/plain", scope=self.record.scope)
+        return await self.record.store_text(text, self.ledger.documents)
+
+    @property
+    def trial_record(self) -> TrialRecording:
+        """What it has recorded."""
+        return self.record
 
     async def _read_forecasts(self, names: Sequence[str]) -> object:
         result = peer_result({name: await self._newest_forecast(name) for name in names})

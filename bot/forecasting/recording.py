@@ -29,6 +29,8 @@ from bot.core.errors import (
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import Clock
 from bot.core.light_dataclass import dataclass
+from bot.store.evidence import DocumentStore
+from bot.store.serialization import sanitize_text
 from bot.store.trials import (
     RECORDING_SERIALIZER,
     RecordedResponse,
@@ -148,6 +150,8 @@ class TrialRecording:
     configuration: str = ""
     under_way: int = 0
     exchanges_by_key: dict[RecordingKey, RecordedResponse] = field(default_factory=dict)
+    # Documents that steps may cite, besides the exchanges: texts, and records of model calls.
+    documents: set[str] = field(default_factory=set)
     _kinds: set[str] = field(default_factory=set)
     _discarded: set[RecordingKey] = field(default_factory=set)
     _request_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -297,6 +301,23 @@ class TrialRecording:
             message = f"trial {self.trial} of {self.scope}: no exchange {key} on record"
             raise NotFoundError(message)
         return _decode_exchange(parse_exchange_key(key), exchange).value
+
+    async def store_text(self, text: str, documents: DocumentStore) -> str:
+        """Put a text on record and return its digest; lone surrogates become U+FFFD. A replay stores nothing."""
+        content = sanitize_text(text).encode()
+        if self.read_only:
+            return sha256_hex(content)
+        digest = await documents.put(content, "text/plain", scope=self.scope)
+        self.documents.add(digest)
+        return digest
+
+    def find_unrecorded(self, documents: Iterable[str]) -> list[str]:
+        """Return those documents that this trial has not recorded; a step must not cite them."""
+        unknown = [digest for digest in documents if digest not in self.documents]
+        if not unknown:
+            return []
+        self.documents.update(exchange.digest for exchange in self.exchanges_by_key.values())
+        return [digest for digest in unknown if digest not in self.documents]
 
     def _next_key(self, kind: str, asked: str, nth: int) -> RecordingKey:
         key = RecordingKey(kind, asked, nth)

@@ -55,8 +55,8 @@ from bot.forecasting.trial_memory import (
 )
 from bot.forecasting.untrusted_text import clean_text
 from bot.store.evidence import DocumentStore
-from bot.store.serialization import JsonSerializer, sanitize_text
-from bot.store.trials import MODEL_KIND, RecordingBatch
+from bot.store.serialization import JsonSerializer
+from bot.store.trials import MODEL_KIND
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,12 +150,10 @@ class GuardedTrialContext:
     async def write_waiting(self) -> None:
         """Write what waits for the next write to the record; raises StoreError."""
 
-    async def pack_waiting(self) -> RecordingBatch | None:
-        """Return what waits for the next write to the record, to be written with a step; None if nothing does."""
+    @property
+    def trial_record(self) -> TrialRecording | None:
+        """What it has recorded; None for a trial without tools and models."""
         return None
-
-    def forget_waiting(self, batch: RecordingBatch) -> None:
-        """Take note that a batch is on record."""
 
 
 def _missing_model_error(role: str) -> ConfigError:
@@ -255,6 +253,7 @@ class TrialModels:
                 exchange.value = _plain_answer(answer, whole=not exchange.is_reference)
         if answer is None or not exchange.is_reference:
             answer = _ANSWER_SERIALIZER.value(exchange.reply.value)
+        self.record.documents.add(answer.document)
         if trace is not None:
             trace.documents_used.append(exchange.reply.digest)
             trace.usage += answer.usage
@@ -351,9 +350,7 @@ class ToolCallTrace:
 
     async def store_text(self, text: str) -> None:
         """Put a text that was used on record."""
-        self.documents_used.append(
-            await self.documents.put(text.encode(), "text/plain", scope=self.models.record.scope)
-        )
+        self.documents_used.append(await self.models.record.store_text(text, self.documents))
 
     def branch(self) -> "ToolCallTrace":
         """Return a second trace for work that runs concurrently."""
@@ -409,8 +406,6 @@ class ToolCallRecord:
 
 
 CALL_SERIALIZER: JsonSerializer[ToolCallRecord] = JsonSerializer("use of a tool", ToolCallRecord)
-
-
 _EMPTY_DIGEST = request_digest({})
 
 
@@ -483,6 +478,7 @@ class RecordedTrialContext(GuardedTrialContext):
         self.memory.add_note(tool, use.note)
         result = use.result
         documents = dict.fromkeys((*result.observation.documents, reply.digest))
+        self.record.documents.update(documents)
         observation = StepObservation(text=result.observation.text, documents=tuple(documents))
         return ToolResult(
             observation=observation,
@@ -507,10 +503,7 @@ class RecordedTrialContext(GuardedTrialContext):
 
     async def store_text(self, text: str) -> str:
         """Put a text on record and return its digest."""
-        content = sanitize_text(text).encode()
-        if self.record.read_only:
-            return sha256_hex(content)
-        return await self.documents.put(content, "text/plain", scope=self.record.scope)
+        return await self.record.store_text(text, self.documents)
 
     async def report_performance(self, performance: ModelPerformance) -> None:
         """Pass on how a model performed; a replay stores nothing."""
@@ -521,13 +514,10 @@ class RecordedTrialContext(GuardedTrialContext):
         """Write what waits for the next write to the record."""
         await self.record.write_waiting()
 
-    async def pack_waiting(self) -> RecordingBatch | None:
-        """Return what waits for the next write to the record, to be written with a step; None if nothing does."""
-        return await self.record.pack_waiting()
-
-    def forget_waiting(self, batch: RecordingBatch) -> None:
-        """Take note that a batch is on record."""
-        self.record.forget_waiting(batch)
+    @property
+    def trial_record(self) -> TrialRecording:
+        """What it has recorded."""
+        return self.record
 
     def _record_opening(self) -> None:
         # Recorded before the first exchange, and not for trials that use nothing.

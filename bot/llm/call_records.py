@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from bot.core.beliefs import ModelUsage
+from bot.core.errors import NotFoundError
 from bot.core.identity_cache import IdentityCache
 from bot.core.ids import sha256_hex
 from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingSettings, ToolDefinition
 from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 from bot.store.documents import PackedDocument, pack_json, pack_written_json
-from bot.store.evidence import SHARED_AFTER, DocumentStore
+from bot.store.evidence import NOT_STORED, DocumentStore, StoredBy
 from bot.store.serialization import JsonSerializer
 
 
@@ -69,13 +70,17 @@ REQUEST_SERIALIZER: JsonSerializer[RequestRecord] = JsonSerializer("request to a
 CALL_RECORD_SERIALIZER: JsonSerializer[CallRecord] = JsonSerializer("answer of a model", CallRecord)
 
 
-async def load_prompt(asked: RequestRecord, documents: DocumentStore) -> Prompt:
-    """Return the recorded prompt word for word, without ``stable``.
+async def load_prompt(asked: RequestRecord, documents: DocumentStore, *, scope: str) -> Prompt:
+    """Return the prompt that a scope has recorded, word for word, without ``stable``.
 
     Raises NotFoundError and StoreError as documents do.
     """
-    offer = OPTIONS_SERIALIZER.decode((await documents.get(asked.offer)).content.decode())
-    messages = [MESSAGE_SERIALIZER.decode((await documents.get(part)).content.decode()) for part in asked.messages]
+    found = await documents.read_known((asked.offer, *asked.messages), scope=scope)
+    if missing := {asked.offer, *asked.messages} - found.keys():
+        message = f"the prompt is not on record any more: {', '.join(sorted(missing))}"
+        raise NotFoundError(message)
+    offer = OPTIONS_SERIALIZER.decode(found[asked.offer].content.decode())
+    messages = [MESSAGE_SERIALIZER.decode(found[part].content.decode()) for part in asked.messages]
     return Prompt(messages=tuple(messages), tools=offer.tools, allowed=offer.allowed, schema=offer.schema)
 
 
@@ -89,29 +94,19 @@ BYTES_PER_TOKEN = 4
 class PromptDocument:
     """A message, or the response options, as a document.
 
-    ``text`` is set until it is recorded, ``encode`` makes it again. ``scope`` is the forecast that recorded it
-    last, None before the first.
+    ``text`` is set until it is recorded, ``encode`` makes it again. ``stored`` says for whom it is recorded.
     """
 
     digest: str
     tokens: int
     encode: Callable[[], str]
     text: str | None
-    scope: str | None = None
-    scopes: int = 0
+    stored: StoredBy = NOT_STORED
 
-    def is_recorded_for(self, scope: str) -> bool:
-        """Return whether it stays on record for a forecast.
-
-        When the evidence of a forecast is removed, what that one alone has recorded goes too.
-        """
-        return self.scope == scope or self.scopes >= SHARED_AFTER
-
-    def mark_recorded(self, scope: str) -> None:
-        """Note that a forecast has recorded it."""
+    def mark_recorded(self, scope: str, stored_under: str) -> None:
+        """Note that a forecast has recorded it, under its own name or for all."""
         self.text = None
-        if scope != self.scope:
-            self.scope, self.scopes = scope, self.scopes + 1
+        self.stored = self.stored.after(scope, stored_under)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +123,7 @@ class PromptDocuments:
 
     def unsaved(self, scope: str) -> list[PromptDocument]:
         """Return the parts that a forecast has to record, each once."""
-        parts = {part.digest: part for part in (*self.messages, self.options) if not part.is_recorded_for(scope)}
+        parts = {part.digest: part for part in (*self.messages, self.options) if not part.stored.has_stored(scope)}
         return list(parts.values())
 
 

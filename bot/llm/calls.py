@@ -33,7 +33,7 @@ from bot.llm.deadline import RequestDeadline
 from bot.llm.pricing import ModelPrice
 from bot.llm.providers import describe_foreign_error
 from bot.llm.roles import provider_name
-from bot.store.documents import is_packed_inline
+from bot.store.documents import is_packed_inline, pack_written_json
 from bot.store.ledger import Ledger
 from bot.store.model_calls import CallReservation, CallSettlement
 from bot.store.serialization import format_timestamp
@@ -108,6 +108,9 @@ class CostAccounting:
         record = CALL_RECORD_SERIALIZER.decode(text)
         charge = request.model_request.charge
         is_own = (record.scope, record.trial) == (charge.scope, charge.trial)
+        if record.scope != charge.scope:
+            # What this forecast cites stays when the evidence of the other one is removed.
+            await self.ledger.documents.put_packed(await pack_written_json(text, digest), scope=charge.scope)
         usage = record.usage if is_own else ModelUsage()
         return ModelAnswer(completion=record.completion, usage=usage, model=request.model, document=digest, stored=True)
 
@@ -354,7 +357,8 @@ class ModelCall:
         request = self.request
         scope = request.model_request.charge.scope
         unsaved = request.documents.unsaved(scope)
-        documents = await pack_prompt_documents(unsaved)
+        packed = await pack_prompt_documents(unsaved)
+        scopes = [part.stored.next_scope(scope) for part in unsaved]
         # From here on it must be settled, even if the caller is cancelled while it is being recorded.
         self.is_recorded = True
         try:
@@ -369,10 +373,10 @@ class ModelCall:
                     request=request.digest,
                     worst_usd=self.reservation.request.worst_usd,
                 ),
-                documents,
+                [*zip(scopes, packed, strict=True)],
             )
         except Exception:
             self.is_recorded = False
             raise
-        for part in unsaved:
-            part.mark_recorded(scope)
+        for part, stored_under in zip(unsaved, scopes, strict=True):
+            part.mark_recorded(scope, stored_under)

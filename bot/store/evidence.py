@@ -1,8 +1,10 @@
 """The evidence: exchanges, pages, prompts and steps of trials, in a database of their own next to the ledger.
 
 The ledger holds what decides, spends and scores, and is small. The evidence explains it, is large, and can be pruned.
-A document is found by the digest of its content. While its forecast runs it is stored alone, compressed if it is long;
-afterwards all documents of a forecast are compressed together, as one bundle, because they repeat each other.
+A document is found by its forecast and the digest of its content. While the forecast runs, each document is a bundle
+of its own, compressed if it is long; afterwards all documents of a forecast are compressed together, as one bundle,
+because they repeat each other. A bundle names its documents in order. Only what several forecasts use has an index:
+one of all documents by digest costs a page of the log for each document.
 
 Both databases are written in one transaction, with the evidence as main database of the connection: SQLite commits the
 main database before attached ones, so what the ledger names is on the disk before the ledger names it. A kill in
@@ -12,8 +14,9 @@ between leaves evidence that nothing names.
 import asyncio
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -32,6 +35,7 @@ from bot.store.documents import (
     get_document,
     pack_evidence,
 )
+from bot.store.serialization import to_json_list
 
 EVIDENCE_MIGRATIONS = Migrations("foxcast evidence")
 # Documents without a forecast, and what several forecasts use, are in no bundle and are never pruned.
@@ -110,17 +114,84 @@ def index_bundles(database: Database) -> None:
         database.execute(statement)
 
 
-# They also work, slower, on an archive of before the second migration.
-BUNDLES_OF_SCOPE = f"""
-select id, scope, codec, packed from bundle where scope = :scope and {IS_PLACED}
+DOCUMENTS_TABLE = """create table bundle_with_documents (
+  id integer primary key autoincrement,
+  scope text not null,
+  codec text not null check (codec in ('zlib', 'lzma')),
+  documents text not null,
+  packed blob not null
+) strict
+"""
+_COPY_BUNDLE = """
+insert into bundle_with_documents select id, scope, codec, ?, packed from bundle where id = ?
+"""
+# Numbers are never used twice: what is new is copied by its number.
+_KEEP_SEQUENCE = (
+    "delete from sqlite_sequence where name = 'bundle_with_documents'",
+    """insert into sqlite_sequence (name, seq)
+  select 'bundle_with_documents', seq from sqlite_sequence where name = 'bundle'
+""",
+)
+DOCUMENT_STATEMENTS = (
+    """create table shared_document (
+  digest text primary key check (length(digest) = 64),
+  bundle integer not null
+) strict, without rowid
+""",
+    """insert into shared_document (digest, bundle)
+  select d.digest, d.bundle from evidence_document d join bundle b on b.id = d.bundle where d.shared = 1 or b.scope = ''
+""",
+    *_KEEP_SEQUENCE,
+    "drop table evidence_document",
+    "drop table bundle",
+    "alter table bundle_with_documents rename to bundle",
+    *EVIDENCE_INDEXES[2:],
+)
+
+
+@EVIDENCE_MIGRATIONS(name="0003_bundle_documents")
+def name_documents_in_bundles(database: Database) -> None:
+    """Let each bundle name its documents, instead of an index of all; every document is read once, 1 ms a forecast."""
+    database.execute(DOCUMENTS_TABLE)
+    for bundle, codec, packed in database.execute("select id, codec, packed from bundle order by id"):
+        database.execute(_COPY_BUNDLE, [_indexed_documents(database, codec, packed), bundle])
+    for statement in DOCUMENT_STATEMENTS:
+        database.execute(statement)
+
+
+def _indexed_documents(database: Database, codec: str, packed: bytes) -> str:
+    """Return how a bundle of before names its documents; one that cannot be read has none, and a check reports it."""
+    try:
+        digests = [sha256_hex(content) for content in bundle_contents(codec, packed)]
+    except ValueError:
+        return "[]"
+    found = database.execute(
+        "select digest, media_type from evidence_document where digest in (select value from json_each(?))",
+        [to_json_list(digests)],
+    )
+    media_types = dict(found.fetchall())
+    return format_documents((digest, media_types.get(digest, "")) for digest in digests)
+
+
+_BUNDLES_OF_SCOPE = f"""
+select {{columns}} from bundle where scope = :scope and {IS_PLACED}
 union all
-select id, scope, codec, packed from bundle where id in (select id from bundle where {IS_ALONE} and scope = :scope)
+select {{columns}} from bundle where id in (select id from bundle where {IS_ALONE} and scope = :scope)
 order by id
 """  # noqa: S608 - made of constants
+BUNDLES_OF_SCOPE = _BUNDLES_OF_SCOPE.format(columns="id, scope, codec, documents, packed")
+_DOCUMENTS_OF_SCOPE = _BUNDLES_OF_SCOPE.format(columns="id, documents")
 SCOPES = f"""
 select scope from bundle where scope <> '' and {IS_PLACED} union select scope from bundle where {IS_ALONE}
 order by scope
 """  # noqa: S608 - made of constants
+
+
+# Begins a query of all documents. SQLite does not trust a view with functions of JSON.
+WITH_DOCUMENTS = """
+with evidence_document (scope, digest, bundle) as (
+  select b.scope, json_extract(d.value, '$[0]'), b.id from bundle b, json_each(b.documents) d)
+"""
 
 
 def evidence_path(ledger: Path) -> Path:
@@ -128,99 +199,166 @@ def evidence_path(ledger: Path) -> Path:
     return ledger.with_name(f"{ledger.stem}-evidence{ledger.suffix}")
 
 
-_KNOWN = """
-select d.shared, b.scope from evidence_document d left join bundle b on b.id = d.bundle where d.digest = ?
+_INSERT_BUNDLE = "insert into bundle (scope, codec, documents, packed) values (?, ?, ?, ?)"
+_SHARE_DOCUMENT = """
+insert into shared_document (digest, bundle) values (?, ?) on conflict do update set bundle = excluded.bundle
 """
-_INSERT_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
-_INSERT_DOCUMENT = "insert into evidence_document (digest, media_type, size, bundle, place) values (?, ?, ?, ?, 0)"
-_MARK_SHARED = "update evidence_document set shared = 1 where digest = ?"
-_FIND_DOCUMENT = "select media_type, size, bundle, place from evidence_document where digest = ?"
-_SELECT_BUNDLE = "select packed from bundle where id = ?"
-MISSING_EVIDENCE = "select value from json_each(?) where value not in (select digest from evidence_document)"
+_FIND_SHARED = """
+select b.id, b.documents from shared_document s join bundle b on b.id = s.bundle where s.digest = ?
+"""
+_SELECT_BUNDLE = "select codec, packed from bundle where id = ?"
+
+
+def format_documents(documents: Iterable[tuple[str, str]]) -> str:
+    """Return how a bundle names its documents, in order: digest and media type of each, as JSON."""
+    return json.dumps(list(documents), separators=(",", ":"))
 
 
 def put_evidence(database: Database, document: PackedDocument, scope: str) -> None:
-    """Write a compressed document of a forecast (its id, or ``NO_SCOPE``) within the caller's transaction."""
-    execute = database.conn.execute
-    known = execute(_KNOWN, (document.digest,)).fetchone()
-    if known is None:
-        bundle = execute(_INSERT_BUNDLE, (scope, ALONE, document.packed)).lastrowid
-        execute(_INSERT_DOCUMENT, (document.digest, document.media_type, document.size, bundle))
-    elif not known[0] and known[1] != scope:
-        execute(_MARK_SHARED, (document.digest,))
+    """Write a compressed document of a forecast (its id) within the caller's transaction.
 
-
-def get_evidence(database: Database, digest: str) -> StoredDocument:
-    """Read a document within the caller's snapshot; raises NotFoundError and StoreError."""
-    return EvidenceReader(database).read(digest)
+    A document that is written twice is stored twice until the forecast is packed. ``NO_SCOPE`` is for what is never
+    removed: that is stored once, and found in every scope.
+    """
+    execute, is_shared = database.conn.execute, scope == NO_SCOPE
+    if is_shared and execute(_FIND_SHARED, (document.digest,)).fetchone() is not None:
+        return
+    names = format_documents([(document.digest, document.media_type)])
+    bundle = execute(_INSERT_BUNDLE, (scope, ALONE, names, document.packed)).lastrowid
+    if is_shared:
+        execute(_SHARE_DOCUMENT, (document.digest, bundle))
 
 
 class EvidenceReader:
-    """Reads documents within one snapshot; each bundle is decompressed once."""
+    """Reads documents of one scope within one snapshot; each bundle is decompressed once."""
 
-    def __init__(self, database: Database | sqlite3.Connection) -> None:
-        """Read from this connection."""
+    def __init__(self, database: Database | sqlite3.Connection, scope: str) -> None:
+        """Read with this connection what a forecast, the backtest of a question, or several may use."""
         self._database = database
-        self._bundle: tuple[int, bytes] | None = None
+        self._scope = scope
+        self._places: dict[str, DocumentPlace] | None = None
+        self._contents: tuple[int, list[bytes]] | None = None
 
     def read(self, digest: str) -> StoredDocument:
         """Return a document; raises NotFoundError, and StoreError for a damaged one."""
-        row = self._database.execute(_FIND_DOCUMENT, [digest]).fetchone()
-        if row is None:
+        place = self._find(digest)
+        if place is None:
             message = f"no document {digest} in the ledger"
             raise NotFoundError(message)
-        media_type, size, bundle, place = row
         try:
-            content = self._payload(bundle)[place : place + size]
-        except (ValueError, TypeError) as error:
+            content = self._bundle_contents(place.bundle)[place.number]
+        except (ValueError, TypeError, IndexError) as error:
             message = f"document {digest} is damaged ({error}); restore a backup"
             raise StoreError(message) from error
         if sha256_hex(content) != digest:
             message = f"document {digest} is damaged (its content has another digest); restore a backup"
             raise StoreError(message)
-        return StoredDocument(digest=digest, media_type=media_type, content=content)
+        return StoredDocument(digest=digest, media_type=place.media_type, content=content)
 
     def text(self, digest: str) -> str:
         """Return the text of a document; raises as ``read``."""
         return self.read(digest).content.decode()
 
-    def _payload(self, bundle: int) -> bytes:
-        if self._bundle is None or self._bundle[0] != bundle:
-            (packed,) = self._database.execute(_SELECT_BUNDLE, [bundle]).fetchone()
-            self._bundle = bundle, decompress_bytes(packed)
-        return self._bundle[1]
+    def has(self, digest: str) -> bool:
+        """Return whether a document is there, without reading it."""
+        return self._find(digest) is not None
+
+    def _find(self, digest: str) -> "DocumentPlace | None":
+        if self._places is None:
+            own = self._scope != NO_SCOPE
+            rows = self._database.execute(_DOCUMENTS_OF_SCOPE, {"scope": self._scope}).fetchall() if own else ()
+            self._places = _document_places(rows)
+        if digest not in self._places:
+            self._places |= _document_places(self._database.execute(_FIND_SHARED, (digest,)).fetchall())
+        return self._places.get(digest)
+
+    def _bundle_contents(self, bundle: int) -> list[bytes]:
+        if self._contents is None or self._contents[0] != bundle:
+            codec, packed = self._database.execute(_SELECT_BUNDLE, (bundle,)).fetchone()
+            self._contents = bundle, bundle_contents(codec, packed)
+        return self._contents[1]
 
 
-def pack_bundle(contents: Sequence[bytes]) -> tuple[bytes, list[int]]:
-    """Compress contents together; return the bundle, and the place of each content in its payload.
+@dataclass(frozen=True, slots=True)
+class DocumentPlace:
+    """Where a document is: its bundle, and its number in that, from 0."""
 
-    The payload begins with a line of the sizes, as JSON. Takes about 0.01 s per MB.
+    bundle: int
+    number: int
+    media_type: str
+
+
+def _document_places(bundles: Sequence[tuple[int, str]]) -> dict[str, DocumentPlace]:
+    return {
+        digest: DocumentPlace(bundle, number, media_type)
+        for bundle, documents in bundles
+        for number, (digest, media_type) in enumerate(json.loads(documents))
+    }
+
+
+def pack_bundle(contents: Sequence[bytes]) -> bytes:
+    """Compress contents together; takes about 0.01 s per MB.
+
+    The payload begins with a line of the sizes, as JSON.
     """
     head = f"{json.dumps([len(content) for content in contents])}\n".encode()
-    places, place = [], len(head)
-    for content in contents:
-        places.append(place)
-        place += len(content)
-    return compress_bytes(b"".join([head, *contents]), level=THOROUGH_LEVEL), places
+    return compress_bytes(b"".join([head, *contents]), level=THOROUGH_LEVEL)
 
 
-def bundle_contents(codec: str, packed: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the place and the content of each document in a bundle; raises ValueError for a damaged one."""
+def bundle_contents(codec: str, packed: bytes) -> list[bytes]:
+    """Return the content of each document in a bundle; raises ValueError for a damaged one."""
     payload = decompress_bytes(packed)
     if codec == ALONE:
-        yield 0, payload
-        return
+        return [payload]
     head, _, _ = payload.partition(b"\n")
-    place = len(head) + 1
+    contents, place = [], len(head) + 1
     for size in json.loads(head):
-        yield place, payload[place : place + size]
+        contents.append(payload[place : place + size])
         place += size
+    return contents
 
 
-# A document that so many forecasts have stored is marked as shared, also if the evidence of the first was removed
-# before the second came: it is never removed.
+def checked_documents(bundle: int, codec: str, documents: str, packed: bytes) -> list[tuple[str, str, bytes]]:
+    """Return digest, media type and content of each document in a bundle; raises StoreError for a damaged one."""
+    names = json.loads(documents)
+    try:
+        contents = bundle_contents(codec, packed)
+    except ValueError as error:
+        message = f"bundle {bundle} of the evidence is damaged ({error}); look with: foxcast db check"
+        raise StoreError(message) from error
+    if [digest for digest, _ in names] != [sha256_hex(content) for content in contents]:
+        message = f"bundle {bundle} of the evidence holds other documents than it names; look with: foxcast db check"
+        raise StoreError(message)
+    return [(digest, media_type, content) for (digest, media_type), content in zip(names, contents, strict=True)]
+
+
+# A document that so many forecasts in turn have stored is stored once for all, and never removed.
 SHARED_AFTER = 3
 _MAX_COUNTED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBy:
+    """Who stored a document in this process: the last scope, and how many in turn, up to ``SHARED_AFTER``."""
+
+    scope: str | None = None
+    scopes: int = 0
+
+    def has_stored(self, scope: str) -> bool:
+        """Return whether it stays stored for a scope."""
+        return self.scope == scope or self.scopes >= SHARED_AFTER
+
+    def next_scope(self, scope: str) -> str:
+        """Return the scope under which the next one stores it."""
+        return NO_SCOPE if self.scopes + 1 >= SHARED_AFTER else scope
+
+    def after(self, scope: str, stored_under: str) -> "StoredBy":
+        """Return what is true after a scope has stored it, under its own name or for all."""
+        # Scopes that stored it at once may all have used their own names.
+        return StoredBy(scope, SHARED_AFTER if stored_under == NO_SCOPE else min(self.scopes + 1, SHARED_AFTER - 1))
+
+
+NOT_STORED = StoredBy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,56 +370,50 @@ class DocumentStore:
 
     writer: TransactionRunner
     readers: TransactionRunner
-    # By digest, which forecast stored a document last, and how many have: the prompts of all are the same.
-    _stored: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    # By digest: the prompts of all forecasts are the same.
+    _stored: dict[str, StoredBy] = field(default_factory=dict)
 
     async def put(self, content: bytes, media_type: str, *, scope: str = NO_SCOPE) -> str:
         """Store the content and return its SHA-256 in hex; storing the same content again changes nothing."""
         digest = sha256_hex(content)
-        if self._stored.get(digest, (None, 0))[1] >= SHARED_AFTER:
+        if self._stored.get(digest, NOT_STORED).has_stored(scope):
             return digest
         content = redact_known_secret_bytes(content)
         quick = len(content) <= MAX_INLINE_BYTES
         document = (
             pack_evidence(content, media_type) if quick else await asyncio.to_thread(pack_evidence, content, media_type)
         )
-        await self.put_packed([document], scope=scope)
-        last, count = self._stored.pop(document.digest, (None, 0))
-        self._stored[document.digest] = scope, count + (scope != last)
+        under = self._stored.get(document.digest, NOT_STORED).next_scope(scope)
+        await self.put_packed(document, scope=under)
+        self._stored[document.digest] = self._stored.pop(document.digest, NOT_STORED).after(scope, under)
         if len(self._stored) > _MAX_COUNTED:
             del self._stored[next(iter(self._stored))]
         return document.digest
 
-    async def put_packed(self, documents: Sequence[PackedDocument], *, scope: str = NO_SCOPE) -> None:
-        """Store compressed documents, all in one write."""
-        await self.writer.run(lambda database: _put_all(database, documents, scope))
+    async def put_packed(self, document: PackedDocument, *, scope: str) -> None:
+        """Store a compressed document."""
+        await self.writer.run(lambda database: put_evidence(database, document, scope))
 
-    async def get(self, digest: str) -> StoredDocument:
-        """Return a document; raises NotFoundError, and StoreError for a damaged one."""
-        return await self.readers.run(lambda database: _read_document(EvidenceReader(database), database, digest))
+    async def get(self, digest: str, *, scope: str = NO_SCOPE) -> StoredDocument:
+        """Return a document of a scope; raises NotFoundError, and StoreError for a damaged one."""
+        found = await self.read_known([digest], scope=scope)
+        if digest not in found:
+            message = f"no document {digest} in the ledger"
+            raise NotFoundError(message)
+        return found[digest]
 
-    async def read_known(self, digests: Collection[str]) -> Mapping[str, StoredDocument]:
-        """Return the known documents among these digests; raises StoreError for a damaged one."""
-        return await self.readers.run(lambda database: _read_known(database, digests))
-
-
-def _put_all(database: Database, documents: Sequence[PackedDocument], scope: str) -> None:
-    for document in documents:
-        put_evidence(database, document, scope)
-
-
-def _read_document(reader: EvidenceReader, database: Database, digest: str) -> StoredDocument:
-    try:
-        return reader.read(digest)
-    except NotFoundError:
-        return get_document(database, digest)
+    async def read_known(self, digests: Collection[str], *, scope: str = NO_SCOPE) -> Mapping[str, StoredDocument]:
+        """Return the known documents of a scope among these digests; raises StoreError for a damaged one."""
+        return await self.readers.run(lambda database: _read_known(database, digests, scope))
 
 
-def _read_known(database: Database, digests: Collection[str]) -> dict[str, StoredDocument]:
-    reader, found = EvidenceReader(database), {}
+def _read_known(database: Database, digests: Collection[str], scope: str) -> dict[str, StoredDocument]:
+    reader, found = EvidenceReader(database, scope), {}
     for digest in digests:
-        try:
-            found[digest] = _read_document(reader, database, digest)
-        except NotFoundError:
-            continue
+        for read in (reader.read, partial(get_document, database)):
+            try:
+                found[digest] = read(digest)
+            except NotFoundError:
+                continue
+            break
     return found

@@ -5,29 +5,29 @@ Evidence never changes, so one copy that only grows is enough, and its cost does
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import structlog
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
-from bot.core.ids import sha256_hex
 from bot.store.backups import BACKUP_FOLDER, copy_database, find_books
 from bot.store.connections import TransactionRunner
 from bot.store.database import create_incremental_file, open_reader, open_writer, open_writer_with, translate_errors
+from bot.store.documents import compress_document
 from bot.store.evidence import (
     BUNDLES_OF_SCOPE,
     EVIDENCE_MIGRATIONS,
     IS_PLACED,
     NO_SCOPE,
     SCOPES,
-    TOGETHER,
-    bundle_contents,
+    checked_documents,
     evidence_path,
-    pack_bundle,
+    put_evidence,
 )
 from bot.store.evidence_packing import removable_forecasts
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
@@ -37,30 +37,30 @@ log = structlog.get_logger(__name__)
 
 BUNDLES_PER_STEP = 20
 # What is compressed alone belongs to a forecast that is not finished; what belongs to no forecast stays so.
-_NEW_BUNDLES = f"select id, scope, codec, packed from bundle where id > ? and {IS_PLACED} order by id limit ?"  # noqa: S608
+_NEW_BUNDLES = (
+    f"select id, scope, codec, documents, packed from bundle where id > ? and {IS_PLACED} order by id limit ?"  # noqa: S608
+)
 # Counted by an index, as the bundles themselves are large.
 _COUNT_COPIED = f"""
 select count(*) from bundle indexed by bundle_by_scope where {IS_PLACED} and id <= :last
 """  # noqa: S608 - made of constants
 NO_LIMIT = -1
 _LAST_BUNDLE = "select coalesce(max(id), 0) from bundle"
-_INSERT_NEW_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
+_INSERT_NEW_BUNDLE = "insert into bundle (scope, codec, documents, packed) values (?, ?, ?, ?)"
 _COUNT_SCOPES = f"select count(*) from ({SCOPES})"  # noqa: S608 - made of constants
 _WAS_REMOVED = "select 1 from forecast where id = ? and evidence_removed_at is not null"
 _MARK_BACK = "update forecast set evidence_removed_at = null where id = ?"
 _NEWEST_BUNDLE = "select id, scope, codec, packed from bundle order by id desc limit 1"
 _FIND_BUNDLE = "select 1 from bundle where id = ? and scope = ? and codec = ? and packed = ?"
-_SELECT_DOCUMENT = "select 1 from evidence_document where digest = ?"
-_SELECT_DOCUMENTS = """
-select digest, media_type, size, bundle, place, shared from evidence_document
-where digest in (select value from json_each(?))
+_SHARED_DOCUMENTS = """
+select digest, bundle from shared_document where digest in (select value from json_each(?)) and bundle = ?
 """
 _COPIES = {
     "select * from recording where scope = ?": "insert or replace into recording values (?, ?, ?, ?, ?, ?, ?)",
     "select * from step where forecast = ?": "insert or replace into step values (?, ?, ?, ?, ?, ?, ?)",
 }
-_INSERT_BUNDLE = "insert into bundle (id, scope, codec, packed) values (?, ?, ?, ?)"
-_INSERT_DOCUMENT = "insert or replace into evidence_document values (?, ?, ?, ?, ?, ?)"
+_INSERT_BUNDLE = "insert into bundle (id, scope, codec, documents, packed) values (?, ?, ?, ?, ?)"
+_INSERT_SHARED = "insert or replace into shared_document (digest, bundle) values (?, ?)"
 
 
 def evidence_copy_path(ledger: Path) -> Path:
@@ -159,42 +159,59 @@ def _archive(source: Path, target: Path, scopes: Sequence[str], at: datetime) ->
             _copy_bundles(reader, writer, reader.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall(), scope)
 
 
-def put_back_evidence(ledger: Path, archive: Path) -> int:
+def put_back_evidence(ledger: Path, archive: Path, *, at: datetime) -> int:
     """Put the evidence of an archive back where it was deleted; return for how many forecasts. Hold the instance lock.
 
     Every document is checked on the way. Raises StoreError, also for a file that is no archive.
     """
     path = evidence_path(ledger)
-    with translate_errors(archive), closing(open_reader(archive)) as reader:
-        if not require_known_migrations(reader, migration_checksums(EVIDENCE_MIGRATIONS), EVIDENCE_MIGRATIONS):
-            message = f"{archive} is no archive; name a file that foxcast db archive wrote"
-            raise StoreError(message)
-        with translate_errors(path), closing(open_writer_with(path, ledger)) as writer:
-            scopes = [scope for (scope,) in reader.execute(SCOPES) if writer.execute(_WAS_REMOVED, [scope]).fetchone()]
-            for scope in (NO_SCOPE, *scopes) if scopes else ():
-                _put_back_scope(reader, writer, scope)
+    with (
+        _current_archive(archive, path, at) as current,
+        translate_errors(archive),
+        closing(open_reader(current)) as reader,
+        translate_errors(path),
+        closing(open_writer_with(path, ledger)) as writer,
+    ):
+        scopes = [scope for (scope,) in reader.execute(SCOPES) if writer.execute(_WAS_REMOVED, [scope]).fetchone()]
+        for scope in (NO_SCOPE, *scopes) if scopes else ():
+            _put_back_scope(reader, writer, scope)
     return len(scopes)
+
+
+@contextmanager
+def _current_archive(archive: Path, evidence: Path, at: datetime) -> Iterator[Path]:
+    """Yield the archive; where an older Foxcast wrote it, a copy of it with the tables of now, next to the evidence."""
+    with translate_errors(archive), closing(open_reader(archive)) as reader:
+        known = migration_checksums(EVIDENCE_MIGRATIONS)
+        applied = require_known_migrations(reader, known, EVIDENCE_MIGRATIONS)
+    if not applied:
+        message = f"{archive} is no archive; name a file that foxcast db archive wrote"
+        raise StoreError(message)
+    if len(applied) == len(known):
+        yield archive
+        return
+    with TemporaryDirectory(prefix=".archive-", dir=evidence.parent) as folder:
+        copy = Path(folder) / evidence.name
+        copy_database(archive, copy)
+        apply_migrations(copy, EVIDENCE_MIGRATIONS, backups=None, at=at)
+        yield copy
 
 
 def _put_back_scope(reader: Database, writer: Database, scope: str) -> None:
     with writer.atomic():
-        for bundle in reader.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
-            _put_back_bundle(reader, writer, bundle)
+        for number, _, codec, documents, packed in reader.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
+            checked = checked_documents(number, codec, documents, packed)
+            if scope == NO_SCOPE:
+                _put_back_shared(writer, checked)
+            else:
+                writer.execute(_INSERT_NEW_BUNDLE, [scope, codec, documents, packed])
         _copy_rows(reader, writer, scope)
         writer.execute(_MARK_BACK, [scope])
 
 
-def _put_back_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) -> None:
-    """Add the documents of a bundle that are not there any more, as a bundle of their own."""
-    number, scope, codec, packed = bundle
-    contents = [content for _, content in bundle_contents(codec, packed)]
-    documents = zip(_checked_documents(reader, number, codec, packed), contents, strict=True)
-    missing = [pair for pair in documents if not writer.execute(_SELECT_DOCUMENT, [pair[0][0]]).fetchone()]
-    if missing:
-        fresh, places = pack_bundle([content for _, content in missing])
-        added = writer.execute(_INSERT_NEW_BUNDLE, [scope, TOGETHER, fresh]).lastrowid
-        rows = [(*row[:3], added, place, row[5]) for (row, _), place in zip(missing, places, strict=True)]
-        writer.conn.executemany(_INSERT_DOCUMENT, rows)
+def _put_back_shared(writer: Database, documents: Sequence[tuple[str, str, bytes]]) -> None:
+    for _, media_type, content in documents:
+        put_evidence(writer, compress_document(content, media_type), NO_SCOPE)
 
 
 def _create_evidence_file(path: Path, at: datetime) -> None:
@@ -212,30 +229,16 @@ def _copy_bundles(reader: Database, writer: Database, bundles: Sequence[Sequence
 
 
 def _copy_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) -> None:
-    number, scope, codec, packed = bundle
-    writer.execute(_INSERT_BUNDLE, [number, scope, codec, packed])
-    writer.conn.executemany(_INSERT_DOCUMENT, list(_checked_documents(reader, number, codec, packed)))
+    number, _, codec, documents, packed = bundle
+    checked = checked_documents(number, codec, documents, packed)
+    writer.execute(_INSERT_BUNDLE, bundle)
+    shared = reader.execute(_SHARED_DOCUMENTS, [to_json_list(digest for digest, _, _ in checked), number])
+    writer.conn.executemany(_INSERT_SHARED, shared.fetchall())
 
 
 def _copy_rows(reader: Database, writer: Database, scope: str) -> None:
     for select, insert in _COPIES.items():
         writer.conn.executemany(insert, reader.execute(select, [scope]).fetchall())
-
-
-def _checked_documents(reader: Database, number: int, codec: str, packed: bytes) -> Iterator[Sequence[Any]]:
-    try:
-        digests = [(place, sha256_hex(content)) for place, content in bundle_contents(codec, packed)]
-    except ValueError as error:
-        message = f"bundle {number} of the evidence is damaged ({error}); look with: foxcast db check"
-        raise StoreError(message) from error
-    rows = reader.conn.execute(_SELECT_DOCUMENTS, (to_json_list(digest for _, digest in digests),))
-    known = {row[0]: row for row in rows}
-    for place, digest in digests:
-        row = known.get(digest)
-        if row is None or tuple(row[3:5]) != (number, place):
-            message = f"bundle {number} of the evidence has a document that is not in its index; look: foxcast db check"
-            raise StoreError(message)
-        yield row
 
 
 _LOST_STEPS = """

@@ -3,6 +3,7 @@
 Compression and digests run outside the event loop and outside the writer thread; each write is of one forecast.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
@@ -14,19 +15,20 @@ from sqlite_utils import Database
 
 from bot.core.concurrency import gather_all
 from bot.core.errors import StoreError
-from bot.core.ids import sha256_hex
 from bot.core.learning import LESSON_ACTION
-from bot.store.compression import decompress_bytes
 from bot.store.connections import TransactionRunner
 from bot.store.database import open_writer, translate_errors
 from bot.store.documents import PackedDocument, compress_document
 from bot.store.evidence import (
+    ALONE,
     BUNDLES_OF_SCOPE,
     IS_ALONE,
     IS_PLACED,
     NO_SCOPE,
     TOGETHER,
     bundle_contents,
+    checked_documents,
+    format_documents,
     pack_bundle,
     put_evidence,
 )
@@ -47,12 +49,11 @@ select scope, json_group_array(id) from bundle b indexed by bundle_alone where {
 group by scope having not exists (select 1 from forecast f where f.id = b.scope and f.state = 'running')
 order by min(id)
 """  # noqa: S608 - made of constants
-_SELECT_BUNDLES = "select id, packed from bundle where id in (select value from json_each(?)) order by id"
-_INSERT_BUNDLE = "insert into bundle (scope, codec, packed) values (?, ?, ?)"
-_MOVE_DOCUMENT = "update evidence_document set bundle = ?, place = ? where digest = ? and bundle = ?"
+_SELECT_BUNDLES = "select id, documents, packed from bundle where id in (select value from json_each(?)) order by id"
+_INSERT_BUNDLE = "insert into bundle (scope, codec, documents, packed) values (?, ?, ?, ?)"
 _DELETE_BUNDLE = "delete from bundle where id = ?"
-# A forecast, its bundle, and where its documents are in that: place, digest, and the bundle in which each was.
-PackedBundle = tuple[str, bytes, list[tuple[int, str, int]]]
+# A forecast, its bundle with the documents in it, and the bundles that it replaces.
+PackedBundle = tuple[str, str, bytes, list[int]]
 
 
 async def pack_finished_forecasts(writer: TransactionRunner, readers: TransactionRunner) -> int:
@@ -64,7 +65,7 @@ async def pack_finished_forecasts(writer: TransactionRunner, readers: Transactio
     bundles: list[PackedBundle] = []
     for first in range(0, len(finished), _READ_TOGETHER):
         bundles += await readers.run(partial(_pack_scopes, scopes=finished[first : first + _READ_TOGETHER]))
-        is_last, size = first + _READ_TOGETHER >= len(finished), sum(len(packed) for _, packed, _ in bundles)
+        is_last, size = first + _READ_TOGETHER >= len(finished), sum(len(packed) for _, _, packed, _ in bundles)
         if is_last or len(bundles) >= WRITES_PER_COMMIT or size >= BYTES_PER_COMMIT:
             await gather_all(writer.run(_bundle_writer(*bundle)) for bundle in bundles)
             bundles = []
@@ -76,41 +77,37 @@ def _pack_scopes(database: Database, scopes: Sequence[tuple[str, str]]) -> list[
     bundles = []
     for scope, ids in scopes:
         for group in _unpacked_groups(database.conn.execute(_SELECT_BUNDLES, (ids,)).fetchall()):
-            packed, places = pack_bundle([content for _, _, content in group])
-            moves = [(place, digest, old) for place, (old, digest, _) in zip(places, group, strict=True)]
-            bundles.append((scope, packed, moves))
+            # A forecast that was resumed may have stored a document twice.
+            documents = {digest: (media_type, content) for _, digest, media_type, content in group}
+            names = format_documents((digest, media_type) for digest, (media_type, _) in documents.items())
+            packed = pack_bundle([content for _, content in documents.values()])
+            bundles.append((scope, names, packed, [old for old, *_ in group]))
     return bundles
 
 
-def _unpacked_groups(rows: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, str, bytes]]]:
-    """Yield groups of documents, each with the id of its bundle, digest and content, of at most one bundle."""
-    group: list[tuple[int, str, bytes]] = []
+def _unpacked_groups(rows: Sequence[tuple[int, str, bytes]]) -> Iterator[list[tuple[int, str, str, bytes]]]:
+    """Yield groups of documents, each with its bundle, digest, media type and content, of at most one bundle."""
+    group: list[tuple[int, str, str, bytes]] = []
     size = 0
-    for bundle, packed in rows:
-        try:
-            content = decompress_bytes(packed)
-        except ValueError as error:
-            message = f"bundle {bundle} of the evidence is damaged ({error}); look with: foxcast db check"
-            raise StoreError(message) from error
+    for bundle, documents, packed in rows:
+        ((digest, media_type, content),) = checked_documents(bundle, ALONE, documents, packed)
         if group and size + len(content) > MAX_BUNDLE_BYTES:
             yield group
             group, size = [], 0
-        group.append((bundle, sha256_hex(content), content))
+        group.append((bundle, digest, media_type, content))
         size += len(content)
     if group:
         yield group
 
 
-def _bundle_writer(scope: str, packed: bytes, moves: Sequence[tuple[int, str, int]]) -> Callable[[Database], None]:
+def _bundle_writer(scope: str, documents: str, packed: bytes, replaced: Sequence[int]) -> Callable[[Database], None]:
     def write(database: Database) -> None:
-        bundle = database.execute(_INSERT_BUNDLE, [scope, TOGETHER, packed]).lastrowid
-        rows = [(bundle, place, digest, old) for place, digest, old in moves]
-        if database.conn.executemany(_MOVE_DOCUMENT, rows).rowcount != len(rows):
+        if database.conn.executemany(_DELETE_BUNDLE, [(old,) for old in replaced]).rowcount != len(replaced):
             message = (
                 f"the documents of forecast {scope} changed while they were compressed; look with: foxcast db check"
             )
             raise StoreError(message)
-        database.conn.executemany(_DELETE_BUNDLE, [(old,) for _, _, old in moves])
+        database.conn.execute(_INSERT_BUNDLE, (scope, TOGETHER, documents, packed))
 
     return write
 
@@ -123,7 +120,7 @@ where f.state <> 'running' and f.evidence_removed_at is null and f.ended_at < :b
   and not exists (select 1 from resolution r where r.ref = f.ref and r.seen_at >= :before)
 order by f.ended_at limit :limit
 """
-_IS_SHARED = "select media_type, shared from evidence_document where digest = ?"
+_IS_SHARED = "select 1 from shared_document where digest = ? and bundle = ?"
 _LESSONS = "select body from step where forecast = ? and action = ?"
 _EVIDENCE_REMOVALS = (
     "delete from recording where scope = :scope",
@@ -132,7 +129,6 @@ _EVIDENCE_REMOVALS = (
     f"delete from bundle where id in (select id from bundle where {IS_ALONE} and scope = :scope)",  # noqa: S608
 )
 _MARK_REMOVED = "update forecast set evidence_removed_at = :at where id = :scope"
-_DELETE_DOCUMENT = "delete from evidence_document where digest = ?"
 
 
 async def removable_forecasts(readers: TransactionRunner, *, before: datetime, limit: int) -> Sequence[str]:
@@ -149,9 +145,9 @@ async def remove_evidence(
     What other forecasts use too stays, and so do lessons, which later forecasts read.
     """
     for scope in scopes:
-        digests, kept = await readers.run(partial(_plan_removal, scope=scope))
+        kept = await readers.run(partial(_find_kept_documents, scope=scope))
         values, statements = {"scope": scope, "at": format_timestamp(at)}, (*_EVIDENCE_REMOVALS, _MARK_REMOVED)
-        await writer.run(partial(_remove, values=values, digests=digests, kept=kept, statements=statements))
+        await writer.run(partial(_remove, values=values, kept=kept, statements=statements))
 
 
 def remove_copied_evidence(copy: Path, scopes: Sequence[str]) -> None:
@@ -163,39 +159,29 @@ def remove_copied_evidence(copy: Path, scopes: Sequence[str]) -> None:
         return
     with translate_errors(copy), closing(open_writer(copy)) as database:
         for scope in scopes:
-            digests, _ = _plan_removal(database, scope)
             with database.atomic():
-                _remove(database, values={"scope": scope}, digests=digests, kept=(), statements=_EVIDENCE_REMOVALS)
+                _remove(database, values={"scope": scope}, kept=(), statements=_EVIDENCE_REMOVALS)
         while _vacuum_step(database):
             pass
 
 
-def _plan_removal(database: Database, scope: str) -> tuple[list[str], list[PackedDocument]]:
+def _find_kept_documents(database: Database, scope: str) -> list[PackedDocument]:
     lessons = {body for (body,) in database.execute(_LESSONS, [scope, LESSON_ACTION]).fetchall()}
-    digests, kept = [], []
-    for _, _, codec, packed in database.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
+    kept = []
+    for bundle, _, codec, documents, packed in database.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
         try:
-            contents = [content for _, content in bundle_contents(codec, packed)]
+            contents = bundle_contents(codec, packed)
         except ValueError:
             continue  # damaged: nothing of it can be kept
-        for content in contents:
-            digest = sha256_hex(content)
-            digests.append(digest)
-            media_type, shared = database.execute(_IS_SHARED, [digest]).fetchone() or ("", 0)
-            if shared or digest in lessons:
+        for (digest, media_type), content in zip(json.loads(documents), contents, strict=True):
+            if digest in lessons or database.execute(_IS_SHARED, [digest, bundle]).fetchone():
                 kept.append(compress_document(content, media_type))
-    return digests, kept
+    return kept
 
 
 def _remove(
-    database: Database,
-    *,
-    values: dict[str, Any],
-    digests: Sequence[str],
-    kept: Sequence[PackedDocument],
-    statements: Sequence[str],
+    database: Database, *, values: dict[str, Any], kept: Sequence[PackedDocument], statements: Sequence[str]
 ) -> None:
-    database.conn.executemany(_DELETE_DOCUMENT, [(digest,) for digest in digests])
     for statement in statements:
         database.execute(statement, values)
     for document in kept:

@@ -89,8 +89,11 @@ def read_unresolved_notes(
     }
     rows = database.execute(_SELECT_UNRESOLVED_NOTES, values).fetchall()
     clairvoyant = clairvoyant_setups(database, {setup for _, _, _, _, setup, _ in rows}) if rows else frozenset()
-    evidence = EvidenceReader(database)
-    found = [_unresolved_note(*row[:5], evidence.text(row[5])) for row in rows if row[4] not in clairvoyant]
+    found = [
+        _unresolved_note(*row[:5], EvidenceReader(database, row[0]).text(row[5]))
+        for row in rows
+        if row[4] not in clairvoyant
+    ]
     return [note for note in found if note is not None]
 
 
@@ -154,7 +157,7 @@ def _last_reason(database: Database, forecast: str) -> str:
 
 
 def _lesson_notes(database: Database, forecast: str) -> Iterator[str]:
-    evidence = EvidenceReader(database)
+    evidence = EvidenceReader(database, forecast)
     for (body,) in database.execute(_SELECT_NOTES, [forecast, LESSON_ACTION]).fetchall():
         note = STEP.decode(evidence.text(body)).action.arguments.get("text")
         if isinstance(note, str):

@@ -18,7 +18,7 @@ from bot.core.errors import StoreError
 from bot.core.light_dataclass import dataclass
 from bot.store.backups import copy_database
 from bot.store.database import open_reader, translate_errors
-from bot.store.evidence import EvidenceReader, evidence_path
+from bot.store.evidence import checked_documents, evidence_path
 from bot.store.private_files import create_private_file
 
 _RELATIONS = """
@@ -109,15 +109,14 @@ def _export_evidence(ledger: Path, folder: Path, without: Collection[str]) -> It
 
 
 def _document_lines(database: Database) -> Iterator[bytes]:
-    evidence = EvidenceReader(database)
-    for (digest,) in database.conn.execute("select digest from evidence_document order by bundle, place"):
-        document = evidence.read(digest)
-        try:
-            content: object = document.content.decode()
-        except UnicodeDecodeError:
-            content = document.content
-        row = {"digest": digest, "media_type": document.media_type, "content": content}
-        yield _json_line(row, "evidence_document")
+    for scope, *bundle in database.conn.execute("select scope, id, codec, documents, packed from bundle order by id"):
+        for digest, media_type, raw in checked_documents(*bundle):
+            try:
+                content: object = raw.decode()
+            except UnicodeDecodeError:
+                content = raw
+            row = {"scope": scope, "digest": digest, "media_type": media_type, "content": content}
+            yield _json_line(row, "evidence_document")
 
 
 def _export_table(database: Database, folder: Path, name: str, kind: str) -> ExportedFile:

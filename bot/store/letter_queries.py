@@ -7,7 +7,7 @@ from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError
 from bot.core.light_dataclass import dataclass
-from bot.store.evidence import get_evidence
+from bot.store.evidence import EvidenceReader
 from bot.store.serialization import STEP, format_timestamp
 
 _FORECASTS = """
@@ -134,7 +134,7 @@ def _reason(database: Database, forecast: str) -> str:
     if row is None:
         return ""
     try:
-        belief = STEP.decode(get_evidence(database, row[0]).content.decode()).belief
+        belief = STEP.decode(EvidenceReader(database, forecast).text(row[0])).belief
     except MalformedDataError:
         return ""
     evidence = max(

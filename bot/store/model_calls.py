@@ -30,7 +30,7 @@ from bot.store.cost_totals import (
     sum_finished_days,
 )
 from bot.store.documents import PackedDocument, pack_written_json
-from bot.store.evidence import NO_SCOPE, get_evidence, put_evidence
+from bot.store.evidence import EvidenceReader, put_evidence
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 MAX_RECENT_CALLS = 5000
@@ -46,12 +46,11 @@ update model_call set
   state = :state, cost_usd = :cost_usd, attempts = :attempts, calls = :calls, tokens_in = :tokens_in,
   tokens_cached = :tokens_cached, tokens_out = :tokens_out, latency_s = :latency_s, finish = :finish, detail = :detail,
   answer = :answer
-where id = :id and state = 'reserved'
+where id = :id and state = 'reserved' returning scope
 """
-_SCOPE_OF_CALL = "select scope from model_call where id = ?"
 _CALL_STATE = "select state from model_call where id = ?"
 RECORDED_ANSWER = (
-    "select answer from model_call where request = ? and state = 'done' order by at desc, rowid desc limit 1"
+    "select scope, answer from model_call where request = ? and state = 'done' order by at desc, rowid desc limit 1"
 )
 _MARK_LOST = "update model_call set state = 'lost', lost_at = ? where state = 'reserved'"
 # The plus keeps SQLite from reading all calls in the order of their scopes: the calls of a day are few.
@@ -150,8 +149,11 @@ class ModelCallStore:
     # The time of the newest call or sum of this process: a call from before it may be of a day that is summed.
     _newest: list[str] = field(default_factory=lambda: [_END_OF_TIME])
 
-    async def reserve(self, reservation: CallReservation, documents: Sequence[PackedDocument] = ()) -> None:
-        """Record a call before it is made, with documents of its prompt; raises MalformedDataError for a known id."""
+    async def reserve(self, reservation: CallReservation, documents: Sequence[tuple[str, PackedDocument]] = ()) -> None:
+        """Record a call before it is made, with documents of its prompt, each with the scope to store it under.
+
+        Raises MalformedDataError for a known id.
+        """
         row = _reservation_row(reservation)
         may_be_late = row["at"] < self._newest[0]
         self._newest[0] = row["at"]
@@ -176,8 +178,8 @@ class ModelCallStore:
         rows = await self.readers.lookup_rows(RECORDED_ANSWER, [request])
         if not rows:
             return None
-        ((answer,),) = rows
-        return await self.readers.lookup(lambda database: _read_answer(database, answer))
+        ((scope, answer),) = rows
+        return await self.readers.run(lambda database: _read_answer(database, scope, answer))
 
     async def mark_lost(self, *, at: datetime) -> int:
         """Mark every call that is still reserved as lost and return how many; only at start, when no call runs."""
@@ -270,15 +272,15 @@ def _reservation_row(reservation: CallReservation) -> dict[str, Any]:
 
 
 def _insert_reservation(
-    database: Database, row: dict[str, Any], documents: Sequence[PackedDocument], *, may_be_late: bool
+    database: Database, row: dict[str, Any], documents: Sequence[tuple[str, PackedDocument]], *, may_be_late: bool
 ) -> None:
     if may_be_late:
         forget_cost_totals(database, at=row["at"])
     if not database.conn.execute(_INSERT_RESERVATION, row).rowcount:
         message = f"the call {row['id']} is already recorded; each call needs its own id"
         raise MalformedDataError(message)
-    for document in documents:
-        put_evidence(database, document, row["scope"])
+    for scope, document in documents:
+        put_evidence(database, document, scope)
 
 
 def _settlement_row(call: str, settlement: CallSettlement, answer: PackedDocument | None) -> dict[str, Any]:
@@ -301,10 +303,10 @@ def _settlement_row(call: str, settlement: CallSettlement, answer: PackedDocumen
 
 
 def _settle_call(database: Database, row: dict[str, Any], answer: PackedDocument | None) -> None:
-    if answer is not None:
-        charged = database.conn.execute(_SCOPE_OF_CALL, (row["id"],)).fetchone()
-        put_evidence(database, answer, charged[0] if charged else NO_SCOPE)
-    if database.conn.execute(_SETTLE_CALL, row).rowcount:
+    settled = database.conn.execute(_SETTLE_CALL, row).fetchone()
+    if settled is not None:
+        if answer is not None:
+            put_evidence(database, answer, settled[0])
         return
     found = database.execute(_CALL_STATE, [row["id"]]).fetchone()
     if found is None:
@@ -314,9 +316,9 @@ def _settle_call(database: Database, row: dict[str, Any], answer: PackedDocument
     raise StoreError(message)
 
 
-def _read_answer(database: Database, answer: str) -> tuple[str, str] | None:
+def _read_answer(database: Database, scope: str, answer: str) -> tuple[str, str] | None:
     try:
-        return answer, get_evidence(database, answer).content.decode()
+        return answer, EvidenceReader(database, scope).text(answer)
     except NotFoundError:
         return None  # pruned
 

@@ -7,7 +7,7 @@ models, search engines, pages and tools, with the full response.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from bot.store.documents import (
     pack_written_json,
     put_document,
 )
-from bot.store.evidence import MISSING_EVIDENCE, EvidenceReader, put_evidence
+from bot.store.evidence import EvidenceReader, put_evidence
 from bot.store.serialization import (
     SETUP,
     STEP,
@@ -129,7 +129,6 @@ def log_step(database: Database, row: StepRow, document: PackedDocument) -> str 
     if row.number != last + 1:
         message = f"{name} leaves a gap after step {last}"
         raise StoreError(message)
-    require_documents(database, row.step.observation.documents, MISSING_EVIDENCE)
     put_evidence(database, document, row.forecast)
     database.conn.execute(_INSERT_STEP, row.columns(document.digest))
     database.conn.execute(_COUNT_STEP, (row.forecast, row.trial, row.number))
@@ -156,7 +155,7 @@ def end_trial(database: Database, forecast: str, trial: Trial, at: datetime) -> 
 def read_trials(database: Database, forecast: str) -> tuple[TrialRecord, ...]:
     """Return the trials of a forecast with their steps, in order."""
     steps: defaultdict[int, list[LoggedStep]] = defaultdict(list)
-    evidence = EvidenceReader(database)
+    evidence = EvidenceReader(database, forecast)
     for trial, number, at, body in database.execute(_SELECT_STEPS, [forecast]).fetchall():
         step = STEP.decode(evidence.text(body))
         steps[trial].append(LoggedStep(number=number, at=parse_timestamp(at), step=step))
@@ -166,11 +165,11 @@ def read_trials(database: Database, forecast: str) -> tuple[TrialRecord, ...]:
     )
 
 
-def require_documents(database: Database, digests: tuple[str, ...], missing_query: str = MISSING_DOCUMENTS) -> None:
-    """Raise NotFoundError for a digest without a stored document: sources must be stored before they are cited."""
+def require_documents(database: Database, digests: tuple[str, ...]) -> None:
+    """Raise NotFoundError for a digest without a stored document."""
     if not digests:
         return
-    missing = [digest for (digest,) in database.conn.execute(missing_query, (to_json_list(digests),))]
+    missing = [digest for (digest,) in database.conn.execute(MISSING_DOCUMENTS, (to_json_list(digests),))]
     if missing:
         message = f"documents must be stored before they are used: {', '.join(missing)}"
         raise NotFoundError(message)
@@ -254,6 +253,7 @@ order by kind, key, nth
 
 # Answers of models.
 MODEL_KIND = "model"
+_MAX_STORED = 2048
 RECORDING_SERIALIZER: JsonSerializer[Any] = JsonSerializer("exchange", Any)
 
 
@@ -275,20 +275,22 @@ class RecordedResponse:
 
 @dataclass(frozen=True, slots=True)
 class RecordingBatch:
-    """Responses of a trial with their documents, ready to be written at a time."""
+    """Responses of a trial with their documents, ready to be written at a time; those of ``stored`` are there."""
 
     scope: str
     trial: int
     at: str
     answers: Mapping[RecordingKey, PackedDocument]
+    stored: frozenset[str] = frozenset()
 
     def write(self, database: Database) -> None:
         """Write them within the caller's transaction; raises MalformedDataError as ``RecordingStore.add``."""
         for key, answer in self.answers.items():
-            put_evidence(database, answer, self.scope)
             name = (self.scope, self.trial, *key)
             if not database.conn.execute(_INSERT_RECORDING, (*name, self.at, answer.digest)).rowcount:
                 self._require_same(database, name, answer)
+            elif answer.digest not in self.stored:
+                put_evidence(database, answer, self.scope)
 
     def _require_same(self, database: Database, name: tuple[object, ...], answer: PackedDocument) -> None:
         (known,) = database.conn.execute(_KNOWN_RESPONSE, name).fetchone()
@@ -306,6 +308,8 @@ class RecordingStore:
 
     writer: TransactionRunner
     readers: LedgerReaders
+    # By digest, the scope that stored a response last: trials of a forecast read the same pages.
+    _stored: dict[str, str] = field(default_factory=dict)
 
     async def read_trial(
         self, scope: str, trial: int, kinds: Collection[str] | None = None
@@ -332,8 +336,13 @@ class RecordingStore:
     ) -> Sequence[str]:
         """Store several responses of a trial like ``add``, all or none, and return their digests."""
         answers = {key: await pack_json(body) for key, body in bodies.items()}
-        await self.writer.run(RecordingBatch(scope, trial, format_timestamp(at), answers).write)
-        return [answer.digest for answer in answers.values()]
+        digests = [answer.digest for answer in answers.values()]
+        stored = frozenset(digest for digest in digests if self._stored.get(digest) == scope)
+        await self.writer.run(RecordingBatch(scope, trial, format_timestamp(at), answers, stored).write)
+        self._stored.update(dict.fromkeys(digests, scope))
+        while len(self._stored) > _MAX_STORED:
+            del self._stored[next(iter(self._stored))]
+        return digests
 
 
 async def pack_recordings(
@@ -345,7 +354,7 @@ async def pack_recordings(
 
 
 def _read_trial(database: Database, values: Mapping[str, Any]) -> dict[RecordingKey, RecordedResponse]:
-    evidence = EvidenceReader(database)
+    evidence = EvidenceReader(database, values["scope"])
     return {
         RecordingKey(kind, key, nth): RecordedResponse(digest=answer, body=_read_body(evidence, kind, answer))
         for kind, key, nth, answer in database.execute(_RECORDINGS_OF_TRIAL, dict(values)).fetchall()

@@ -124,7 +124,8 @@ async def test_a_changed_prompt_reaches_the_model_and_is_on_record(
                 assert name == "court"  # whose moves this script does not know
             trace = await app.ledger.forecasts.trace(run.running.id)
             digests = {digest for logged in trace.trials[0].steps for digest in logged.step.observation.documents}
-            texts = [(await app.ledger.documents.get(digest)).content.decode() for digest in sorted(digests)]
+            cited = await app.ledger.documents.read_known(sorted(digests), scope=trace.id)
+            texts = [document.content.decode() for document in cited.values()]
     assert all(any(MARK in str(message) for message in asked.messages) for asked in server.requests)
     assert server.requests
     assert any(f"{MARK}\n\n==== " in text for text in texts)

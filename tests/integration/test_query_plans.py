@@ -40,7 +40,7 @@ LARGE = (
     *("question", "question_version", "target", "price", "schedule", "resolution", "forecast", "prediction", "trial"),
     *("intent", "decision", "attempt", "fill", "score", "model_call", "event"),
     *("payout", "closed_market", "ticket", "position", "movement", "posting", "settlement"),
-    *("step", "recording", "bundle", "evidence_document"),
+    *("step", "recording", "bundle", "shared_document"),
 )
 # Indexes of the few rows that are under way or failed.
 SMALL_INDEXES = (

@@ -14,7 +14,7 @@ async def test_a_secret_is_found_in_a_file_and_in_a_packed_document(tmp_path: Pa
     async with open_ledger(tmp_path / LEDGER_FILE, now=datetime(2026, 3, 1, tzinfo=UTC)) as ledger:
         await ledger.documents.put(b"<p>nothing to see</p>", "text/html")
         assert list(files_with_secrets(tmp_path, [SECRET])) == []
-        await ledger.documents.put_packed([document])
+        await ledger.documents.put_packed(document, scope="forecast-1")
         assert list(files_with_secrets(tmp_path, [SECRET])) == [
             f"I8: a secret is in the document {document.digest} of {LEDGER_FILE}"
         ]

@@ -212,7 +212,7 @@ class DemoLedgerReader:
 
     def _belief_history(self, database: sqlite3.Connection, row: Sequence[Any]) -> BeliefHistory | None:
         number, ref, title, venue, version, price, state, cutoff = row
-        steps, evidence = database.execute(_STEPS, (number,)).fetchall(), EvidenceReader(database)
+        steps, evidence = database.execute(_STEPS, (number,)).fetchall(), EvidenceReader(database, number)
         predictions_by_step = [json.loads(evidence.text(body))["belief"]["predictions"] for _, body in steps]
         # Of several targets the first one.
         beliefs = [next(iter(one.values())) for one in predictions_by_step if one]

@@ -146,7 +146,7 @@ async def test_the_json_holds_the_same_and_more(forecast_runs: ForecastRunFixtur
     assert [call["role"] for call in plain["calls"]] == ["main"] * 6
     assert plain["spent_usd"] == pytest.approx(6 * 0.00084)
     for digest in first["documents"]:
-        assert (await forecast_runs.ledger.documents.get(digest)).content
+        assert (await forecast_runs.ledger.documents.get(digest, scope=forecast.id)).content
 
 
 async def test_trials_that_do_not_count_say_why(forecast_runs: ForecastRunFixture) -> None:

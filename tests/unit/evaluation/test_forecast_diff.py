@@ -143,7 +143,7 @@ async def test_another_forecaster_brings_its_own_prompts(forecast_runs: Forecast
     assert told["forecaster"] == ("plain", "blf")
     before, after = told["prompts"]
     assert (before, [len(digest) for digest in after]) == ([], [64])
-    text = (await forecast_runs.ledger.documents.get(after[0])).content.decode()
+    text = (await forecast_runs.ledger.documents.get(after[0], scope=second.id)).content.decode()
     # The texts as they are before a question is filled in.
     assert "$title" in text
     assert "Will there be rain?" not in text

@@ -20,8 +20,10 @@ from bot.core.questions import Question
 from bot.core.research import FetchedPage
 from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayResult, replay_forecast
 from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.forecast_run import NoAnswerError
 from bot.store.documents import compress_document
 from bot.store.evidence import EvidenceReader, evidence_path, put_evidence
+from bot.store.evidence_checks import check_evidence
 from bot.store.evidence_packing import remove_evidence
 from bot.store.forecasts import ForecastStart
 from bot.testing.models import ScriptedModelProvider, text_completion
@@ -220,7 +222,7 @@ async def test_a_record_that_was_tampered_with_is_found_out(forecast_runs: Forec
     forecast = await forecast_runs.forecast(question())
     with closing(sqlite3.connect(evidence_path(forecast_runs.path))) as evidence, evidence:
         (digest,) = evidence.execute("select body from step where trial = 2 and number = 2").fetchone()
-        text = EvidenceReader(evidence).text(digest)
+        text = EvidenceReader(evidence, forecast.id).text(digest)
         other = compress_document(text.replace("thought 2", "thought 9").encode(), "application/json")
         assert other.digest != digest
         put_evidence(Database(evidence), other, forecast.id)
@@ -269,6 +271,29 @@ async def test_the_digest_of_a_text_that_the_forecaster_keeps_is_compared(foreca
     forecast = await forecast_runs.forecast(question(), "keeper")
     forecast_runs.forecasters["keeper"] = FunctionForecaster(lambda _, context: keeping("new words", context))
     assert first(await again(forecast_runs, forecast.id, name="keeper")).part == "observation.documents.1"
+
+
+async def test_a_step_may_cite_only_what_its_trial_has_on_record(forecast_runs: ForecastRunFixture) -> None:
+    async def citing(context: TrialContext, others: tuple[str, ...]) -> AsyncGenerator[Step, None]:
+        kept = await context.store_text("a text")
+        prompt = Prompt(messages=(Message(speaker=MessageRole.USER, text="?"),))
+        answer = await context.ask_model("main", prompt)
+        found = await context.use_tool("web_search", {"query": "rain"})
+        for documents in ((kept, answer.document, *found.observation.documents), others):
+            yield Step(
+                action=StepAction(name="think"),
+                observation=StepObservation(documents=documents),
+                belief=Belief(predictions={"outcome": BinaryPrediction(0.5)}),
+            )
+
+    forecast_runs.llm.turns = [text_completion("yes")]
+    forecast_runs.forecasters["citing"] = FunctionForecaster(lambda _, context: citing(context, ("feed",)))
+    with pytest.raises(NoAnswerError, match="2 trials failed: documents must be stored before they are cited: feed"):
+        await forecast_runs.forecast(question(), "citing")
+    with closing(sqlite3.connect(evidence_path(forecast_runs.path))) as evidence:
+        # What they have on record themselves they may cite.
+        assert evidence.execute("select trial, number from step order by trial").fetchall() == [(1, 1), (2, 1)]
+    assert check_evidence(forecast_runs.path).problems == ()
 
 
 def asking(text: str, *, then: str = "and?") -> FunctionForecaster:

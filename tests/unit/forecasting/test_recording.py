@@ -82,7 +82,7 @@ async def test_it_is_on_record_before_it_is_told(research: ResearchFixture) -> N
     told = await run(await record(research), "page", A, lambda _: say({"x": [1.5, "\u00e9"]}))
     kept = (await research.ledger.recordings.read_trial("f1", 1))[RecordingKey("page", A)]
     assert kept.digest == told.digest
-    assert (await research.ledger.documents.get(told.digest)).content == kept.body.encode()
+    assert (await research.ledger.documents.get(told.digest, scope="f1")).content == kept.body.encode()
 
 
 COMPLETION = ModelCompletion(text="It may.", calls=(ToolCall(id="1", name="look", arguments='{"b":1,"a":2}'),))
@@ -120,7 +120,7 @@ async def test_an_answer_whose_call_is_on_record_is_recorded_with_the_next_reply
     assert key not in await research.ledger.recordings.read_trial(trial.record.scope, trial.trial)
     await run(trial.record, "search", A, saying(1))
     known = (await research.ledger.recordings.read_trial(trial.record.scope, trial.trial))[key]
-    stored = (await research.ledger.documents.get(known.digest)).content
+    stored = (await research.ledger.documents.get(known.digest, scope=trial.record.scope)).content
     assert (b"It may." in stored, answer.document.encode() in stored) == (False, True)
     research.models = None
     resumed = await research.open_trial()

@@ -141,7 +141,7 @@ async def test_a_sealed_context_repeats_everything_and_raises_for_what_is_not_on
     kept = await context.store_text("a text")
     assert kept == sha256_hex(b"a text")
     with pytest.raises(NotFoundError):
-        await research.ledger.documents.get(kept)
+        await research.ledger.documents.get(kept, scope=CHARGE.scope)
     assert await research.ledger.recordings.read_trial(CHARGE.scope, CHARGE.trial) == before
 
 
@@ -215,7 +215,9 @@ async def test_what_a_result_rests_on_can_be_read_from_the_ledger(research: Rese
     await context.use_tool("web_search", {"query": "lamp"})
     result = await context.use_tool("lookup_url", {"url": "https://news.example/one"})
     await context.write_waiting()
-    bodies = [(await research.ledger.documents.get(name)).content for name in result.observation.documents]
+    names = result.observation.documents
+    found = await research.ledger.documents.read_known(names, scope=CHARGE.scope)
+    bodies = [found[name].content for name in names]
     assert any(b"The story." in body for body in bodies)
     assert any(b"You guard a forecast" in body for body in bodies)
 
@@ -276,9 +278,8 @@ async def test_how_a_model_did_is_passed_on_with_the_charge_and_texts_are_kept(r
     await context.report_performance(performance)
     assert research.models is not None
     assert research.models.reported_performances == [(performance, CHARGE)]
-    assert (
-        await research.ledger.documents.get(await context.store_text("pro\ud800mpt"))
-    ).content == "pro\ufffdmpt".encode()
+    kept = await context.store_text("pro\ud800mpt")
+    assert (await research.ledger.documents.get(kept, scope=CHARGE.scope)).content == "pro\ufffdmpt".encode()
 
 
 async def test_without_models_every_role_is_a_matter_of_config(research: ResearchFixture) -> None:

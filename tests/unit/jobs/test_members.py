@@ -225,7 +225,7 @@ async def test_nothing_else_can_be_used_there_and_texts_are_kept(built: JobsFixt
     assert (await found.use_tool("web_search", {"query": "x"})).failed
     assert (await found.use_tool(PEER_FORECASTS, {"forecasters": "all"})).failed
     kept = await found.store_text("a text")
-    assert (await built.ledger.documents.get(kept)).content == b"a text"
+    assert (await built.ledger.documents.get(kept, scope=found.record.scope)).content == b"a text"
     assert (found.tools, found.all_tools) == ((), ())
 
 

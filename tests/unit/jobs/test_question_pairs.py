@@ -12,6 +12,7 @@ import pytest
 from bot.config.schema import BudgetSection, LlmSection, ModelSection, RoleSection
 from bot.core.clock import SeededRandom
 from bot.core.errors import NotFoundError
+from bot.core.ids import derive_id
 from bot.core.language_models import ModelCompletion, Prompt
 from bot.core.operator_requests import DecidePair
 from bot.core.outcomes import BinaryOutcome, Resolution
@@ -227,7 +228,8 @@ async def test_a_model_judges_within_its_schema_and_its_reasons_are_on_record(pa
     found = await pairs.pair()
     assert (found.state, found.by, found.differences) == (PairState.SAME, "fake:judge", "the log of another keeper")
     assert found.reason == "Both are about the great lamp."
-    assert b"Both are about the great lamp." in (await pairs.jobs.ledger.documents.get(found.answer)).content
+    answer = await pairs.jobs.ledger.documents.get(found.answer, scope=derive_id("pair", found.id, found.texts))
+    assert b"Both are about the great lamp." in answer.content
     await pairs.jobs.clock.advance(1.0)
     assert await pairs.prices() == []
     pairs.use = PairUse.JUDGED

@@ -16,6 +16,7 @@ from bot.core.clock import SeededRandom
 from bot.core.errors import StoreError
 from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution, Message, MessageRole, ModelRequest, Prompt, TokenPrice
+from bot.llm.call_records import CALL_RECORD_SERIALIZER, CallRecord
 from bot.llm.gateway import LlmGateway, open_gateway
 from bot.store.connections import TransactionRunner
 from bot.store.evidence import DocumentStore, evidence_path
@@ -123,6 +124,10 @@ class GatewayFixture:
     path: Path
     busy: LedgerWriteTracker
     alerts: list[tuple[str, str]] = field(default_factory=list)
+
+    async def call_record(self, digest: str, scope: str = "forecast-1") -> CallRecord:
+        """Return what is on record of a call of a forecast."""
+        return CALL_RECORD_SERIALIZER.decode((await self.ledger.documents.get(digest, scope=scope)).content.decode())
 
     @property
     def prime(self) -> ScriptedModelProvider:

@@ -17,7 +17,7 @@ from bot.core.language_models import (
     ToolDefinition,
 )
 from bot.core.redaction import register_secrets, temporary_secrets
-from bot.llm.call_records import CALL_RECORD_SERIALIZER, load_prompt
+from bot.llm.call_records import load_prompt
 from bot.llm.gateway import prompt_for_model
 from bot.testing.models import ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
@@ -103,8 +103,8 @@ async def test_where_the_main_model_dies_the_fallback_takes_over_with_the_handov
         assert to_main.prompt.messages == BEGUN
         assert to_spare.prompt.messages == (SUMMARY,)
         # What is on record is what was really sent to the one that answered.
-        record = CALL_RECORD_SERIALIZER.decode((await rig.ledger.documents.get(first.document)).content.decode())
-        assert (await load_prompt(record.asked, rig.ledger.documents)).messages == (SUMMARY,)
+        record = await rig.call_record(first.document)
+        assert (await load_prompt(record.asked, rig.ledger.documents, scope="forecast-1")).messages == (SUMMARY,)
         assert record.completion.native == native("small")
 
         # From now on it is the fallback's conversation, though the main model is back.

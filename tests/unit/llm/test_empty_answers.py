@@ -14,7 +14,6 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.language_models import FinishReason, Message, MessageRole, ModelCompletion, Prompt, ToolCall
-from bot.llm.call_records import CALL_RECORD_SERIALIZER
 from bot.llm.circuit_breaker import QUOTA_RETRY_S
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider, text_completion
@@ -40,7 +39,7 @@ async def test_an_answer_that_thoughts_ate_up_is_asked_for_once_more_with_twice_
         assert got.usage.calls == 2
         assert got.usage.cost_usd == pytest.approx(first[4] + second[4])
         assert rig.purse_usd == pytest.approx(got.usage.cost_usd)
-        record = CALL_RECORD_SERIALIZER.decode((await rig.ledger.documents.get(got.document)).content.decode())
+        record = await rig.call_record(got.document)
         assert record.asked.again == 1
     # A process that comes after a crash finds both.
     silent = two(RequestRejectedError("nobody may be asked"), default_price=None)

@@ -91,10 +91,10 @@ async def test_what_was_asked_can_be_read_word_for_word_with_plain_tools(rig: Ga
         stable=1,
     )
     answer = await rig.gateway.ask(inquiry(prompt), deadline_s=9)
-    record = CALL_RECORD_SERIALIZER.decode((await rig.ledger.documents.get(answer.document)).content.decode())
-    restored = await load_prompt(record.asked, rig.ledger.documents)
+    record = await rig.call_record(answer.document)
+    restored = await load_prompt(record.asked, rig.ledger.documents, scope=record.scope)
     assert restored == Prompt(messages=prompt.messages, tools=prompt.tools, allowed=("look",))
-    stored = "select digest, packed from evidence_document d join bundle b on b.id = d.bundle"
+    stored = "select json_extract(documents, '$[0][0]'), packed from bundle"
     packed = {digest: decompress_bytes(blob) for digest, blob in rows(evidence_path(rig.path), stored)}
     assert [json.loads(packed[part]).get("text") for part in record.asked.messages] == ["Be brief.", None, "Clouds."]
     assert {hashlib.sha256(content).hexdigest() for content in packed.values()} == set(packed)
@@ -121,9 +121,14 @@ async def test_a_prompt_that_forecasts_share_outlives_the_evidence_of_the_first(
             said = {MessageRole.SYSTEM: "Be brief.", MessageRole.USER: f"Will it rain in {scope}?"}
             prompt = Prompt(messages=tuple(Message(speaker=speaker, text=text) for speaker, text in said.items()))
             answer = await gateway.ask(inquiry(prompt, to=charge(scope)), deadline_s=9)
+        again = await gateway.ask(inquiry(prompt, to=charge("forecast-4")), deadline_s=9)
         await remove_evidence(documents.writer, documents.readers, scopes[:2], at=NOON)
-        record = CALL_RECORD_SERIALIZER.decode((await documents.get(answer.document)).content.decode())
-        assert (await load_prompt(record.asked, documents)).messages == prompt.messages
+        record = CALL_RECORD_SERIALIZER.decode((await documents.get(answer.document, scope=scopes[2])).content.decode())
+        assert (await load_prompt(record.asked, documents, scope=scopes[2])).messages == prompt.messages
+        await remove_evidence(documents.writer, documents.readers, scopes[2:], at=NOON)
+        # The answer to an equal request is on record where it was used.
+        assert again.stored
+        assert (await documents.get(again.document, scope="forecast-4")).content
 
 
 async def test_growing_prompts_keep_each_message_once(rig: GatewayFixture) -> None:
@@ -131,9 +136,8 @@ async def test_growing_prompts_keep_each_message_once(rig: GatewayFixture) -> No
     for number in range(10):
         messages += (Message(speaker=MessageRole.USER, text=f"{number} " * 2000),)
         await rig.gateway.ask(inquiry(Prompt(messages=messages)), deadline_s=9)
-    found = rows(evidence_path(rig.path), "select size from evidence_document where size > 3000")
-    sizes = [size for (size,) in found]
-    assert len(sizes) == 10
+    stored = [decompress_bytes(packed) for (packed,) in rows(evidence_path(rig.path), "select packed from bundle")]
+    assert len([content for content in stored if len(content) > 3000]) == 10
 
 
 async def test_the_very_same_request_is_answered_from_the_record(open_rig: OpenRig) -> None:

@@ -18,6 +18,7 @@ from bot.core.language_models import (
     ToolDefinition,
 )
 from bot.llm.call_records import PromptDocumentCache, RequestRecord
+from bot.store.evidence import NO_SCOPE
 
 SAY = Message(speaker=MessageRole.USER, text="Will it rain?")
 LOOK = ToolDefinition(name="look", description="Look.", parameters={"type": "object"})
@@ -130,17 +131,26 @@ def test_only_what_is_not_on_record_yet_is_to_be_kept_and_that_once() -> None:
     memory = PromptDocumentCache()
     parts = memory.prompt_documents(Prompt(messages=(SAY, SAY)))
     assert len(parts.unsaved("first")) == 2
-    parts.messages[0].mark_recorded("first")
+    parts.messages[0].mark_recorded("first", "first")
     assert memory.prompt_documents(Prompt(messages=(SAY, SAY))).unsaved("first") == [parts.options]
 
 
 def test_what_a_second_and_a_third_forecast_say_too_is_recorded_with_them_and_then_never_again() -> None:
     part = PromptDocumentCache().prompt_documents(Prompt(messages=(SAY,))).messages[0]
-    for scope in ("first", "second", "third"):
-        assert not part.is_recorded_for(scope)
-        part.mark_recorded(scope)
-        assert part.is_recorded_for(scope)
-    assert part.is_recorded_for("fourth")
+    for scope, under in (("first", "first"), ("second", "second"), ("third", NO_SCOPE)):
+        assert not part.stored.has_stored(scope)
+        assert part.stored.next_scope(scope) == under
+        part.mark_recorded(scope, under)
+        assert part.stored.has_stored(scope)
+    assert part.stored.has_stored("fourth")
+
+
+def test_what_many_forecasts_recorded_at_once_under_their_own_names_is_still_to_be_recorded_for_all() -> None:
+    part = PromptDocumentCache().prompt_documents(Prompt(messages=(SAY,))).messages[0]
+    for number in range(9):
+        part.mark_recorded(f"forecast {number}", f"forecast {number}")
+    assert not part.stored.has_stored("another")
+    assert part.stored.next_scope("another") == NO_SCOPE
 
 
 @given(st.text(max_size=300))

@@ -21,7 +21,7 @@ from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, SendDecision
 from bot.store.database import open_reader_with
-from bot.store.evidence import evidence_path
+from bot.store.evidence import WITH_DOCUMENTS, evidence_path
 from bot.store.evidence_checks import (
     CITATIONS,
     EVIDENCE_INVARIANTS,
@@ -197,7 +197,7 @@ class LedgerFixture:
 
     def damage_documents(self, packed: bytes, digest: str | None = None) -> None:
         """Replace the stored content of one document, or of all."""
-        chosen = "select bundle from evidence_document where ? is null or digest = ?"
+        chosen = f"{WITH_DOCUMENTS} select bundle from evidence_document where ? is null or digest = ?"  # noqa: S608
         with closing(sqlite3.connect(evidence_path(self.path))) as connection, connection:
             chosen_ids = [bundle for (bundle,) in connection.execute(chosen, [digest, digest]).fetchall()]
             connection.executemany("update bundle set packed = ? where id = ?", [(packed, one) for one in chosen_ids])

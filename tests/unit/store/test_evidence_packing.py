@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -21,8 +22,11 @@ from bot.store import evidence_packing
 from bot.store.backups import create_backup
 from bot.store.database import open_reader_with
 from bot.store.evidence import (
+    EVIDENCE_INDEXES,
     EVIDENCE_TABLES,
     TOGETHER,
+    WITH_DOCUMENTS,
+    DocumentStore,
     bundle_contents,
     evidence_path,
     pack_bundle,
@@ -75,19 +79,35 @@ async def _pack(ledger_fixture: LedgerFixture) -> int:
 
 
 @pytest.mark.parametrize(
-    ("change", "undo"),
-    [("digest = upper(digest)", "digest = lower(digest)"), ("place = place + 1", "place = place - 1")],
+    "change", ["upper(documents)", "json_remove(documents, '$[0]')", "replace(documents, '1', '2')"]
 )
-async def test_a_document_that_its_index_does_not_find_is_not_copied(
-    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], change: str, undo: str
+async def test_a_bundle_that_names_other_documents_than_it_holds_is_not_copied(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], change: str
 ) -> None:
     await _forecast(ledger_fixture, "rain", make_step, pages=2)
     await _pack(ledger_fixture)
     with closing(sqlite3.connect(evidence_path(ledger_fixture.path), isolation_level=None)) as evidence:
-        evidence.execute(f"update evidence_document set {change}")  # noqa: S608 - a test's own text
-        with pytest.raises(StoreError, match="has a document that is not in its index"):
+        ((sound,),) = evidence.execute("select documents from bundle").fetchall()
+        evidence.execute(f"update bundle set documents = {change}")  # noqa: S608 - a test's own text
+        with pytest.raises(StoreError, match="holds other documents than it names"):
             copy_new_evidence(ledger_fixture.path, at=NOON)
-        evidence.execute(f"update evidence_document set {undo}")  # noqa: S608 - a test's own text
+        evidence.execute("update bundle set documents = ?", [sound])
+
+
+async def test_a_document_that_was_stored_twice_is_in_the_bundle_once(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step]
+) -> None:
+    forecast = await _forecast(ledger_fixture, "rain", make_step, pages=2)
+    async with open_ledger(ledger_fixture.path.with_name("other") / "ledger.sqlite", now=NOON) as other:
+        # Another process of the same ledger does not know what this one has stored.
+        store = DocumentStore(ledger_fixture.ledger.documents.writer, other.documents.readers)
+        digest = await store.put(b"text of rain", "text/plain", scope=forecast)
+    named = f"{WITH_DOCUMENTS} select count(*), count(distinct digest) from evidence_document"  # noqa: S608
+    ((stored, distinct),) = ledger_fixture.rows(named)
+    assert stored == distinct + 1
+    await _pack(ledger_fixture)
+    assert ledger_fixture.rows(named) == [(distinct, distinct)]
+    assert (await ledger_fixture.ledger.documents.get(digest, scope=forecast)).content == b"text of rain"
 
 
 @pytest.mark.parametrize("limit", ["WRITES_PER_COMMIT", "BYTES_PER_COMMIT", "_READ_TOGETHER"])
@@ -144,9 +164,7 @@ async def test_what_a_backtest_recorded_is_compressed_together_too(ledger_fixtur
 @pytest.mark.parametrize("copies", [1, 300])
 def test_a_bundle_gives_back_its_contents_whatever_its_length(copies: int) -> None:
     contents = [bytes(range(256)) * copies, b"", b"rain" * copies]
-    packed, places = pack_bundle(contents)
-    assert [content for _, content in bundle_contents(TOGETHER, packed)] == contents
-    assert [place for place, _ in bundle_contents(TOGETHER, packed)] == places
+    assert bundle_contents(TOGETHER, pack_bundle(contents)) == contents
 
 
 async def test_only_the_evidence_of_long_resolved_questions_is_removed(
@@ -161,7 +179,7 @@ async def test_only_the_evidence_of_long_resolved_questions_is_removed(
     assert await removable_forecasts(documents.readers, before=cutoff, limit=9) == [old]
     assert await removable_forecasts(documents.readers, before=NOON, limit=9) == []
     await _pack(ledger_fixture)
-    (shared,) = ledger_fixture.rows("select digest from evidence_document where shared")
+    (shared,) = ledger_fixture.rows("select digest from shared_document")
     await remove_evidence(documents.writer, documents.readers, [old], at=LATER)
     assert await removable_forecasts(documents.readers, before=cutoff, limit=9) == []
     assert {table: ledger_fixture.rows(f"select count(*) from {table}") for table in STAYS} == before  # noqa: S608
@@ -185,11 +203,12 @@ async def test_a_text_that_forecasts_share_stays_whichever_of_them_are_removed(l
     running = [await ledger_fixture.begin(await ledger_fixture.ask(key)) for key in ("rain", "hail", "snow", "fog")]
     for begun in running:
         digest = await documents.put(b"what all forecasts are told", "text/plain", scope=begun.id)
-        assert (await documents.get(digest)).content == b"what all forecasts are told"
+        assert (await documents.get(digest, scope=begun.id)).content == b"what all forecasts are told"
         if begun is running[0]:
             await remove_evidence(documents.writer, documents.readers, [begun.id], at=NOON)
     await remove_evidence(documents.writer, documents.readers, [begun.id for begun in running[1:3]], at=NOON)
-    assert (await documents.get(digest)).content == b"what all forecasts are told"
+    assert (await documents.get(digest, scope=running[3].id)).content == b"what all forecasts are told"
+    assert ledger_fixture.rows("select scope from bundle") == [("",)]
 
 
 async def test_the_copy_gets_what_is_new_and_makes_up_for_lost_evidence(
@@ -203,7 +222,8 @@ async def test_the_copy_gets_what_is_new_and_makes_up_for_lost_evidence(
     await _pack(ledger_fixture)
     running = await ledger_fixture.begin(await ledger_fixture.ask("wind"))
     await ledger_fixture.ledger.forecasts.log_step(running.id, trial=1, number=1, step=make_step(0.2), at=NOON)
-    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 2
+    # Of two forecasts, and the text that the third stored for all.
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 3
     assert copy_new_evidence(ledger_fixture.path, at=NOON) == 0
     uncopied = await _forecast(ledger_fixture, "fog", make_step)
     read = {one: await ledger_fixture.ledger.recordings.read_trial(one, 1) for one in (first, second, late)}
@@ -221,23 +241,20 @@ async def test_the_copy_gets_what_is_new_and_makes_up_for_lost_evidence(
     assert list(integrity_faults(ledger)) == []
 
 
-async def test_evidence_of_before_the_second_migration_reads_the_same_afterwards(
-    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], tmp_path: Path
+@pytest.mark.parametrize(("migrations", "next_one"), [(1, "0002_bundle_indexes"), (2, "0003_bundle_documents")])
+async def test_evidence_of_before_a_migration_reads_the_same_afterwards(
+    ledger_fixture: LedgerFixture, make_step: Callable[..., Step], tmp_path: Path, migrations: int, next_one: str
 ) -> None:
     packed = await _forecast(ledger_fixture, "rain", make_step)
     await _pack(ledger_fixture)
     alone = await _forecast(ledger_fixture, "hail", make_step)
     await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
     await ledger_fixture.resolve(ledger_fixture.question("hail"), 1.0)
-    documents, scopes = ledger_fixture.ledger.documents, [packed, alone]
-    copy_new_evidence(ledger_fixture.path, at=NOON)
+    scopes = [packed, alone]
+    told = sha256_hex(b"what all forecasts are told")
     read = {one: await ledger_fixture.ledger.recordings.read_trial(one, 1) for one in scopes}
-    before, archived = NOON + timedelta(days=1), tmp_path / "archive.sqlite"
-    assert await archive_evidence(documents.readers, ledger_fixture.path, archived, before=before, at=LATER) == 2
-    ledger = tmp_path / "older" / "ledger.sqlite"
-    _copy_with_evidence_copy(ledger_fixture.path, ledger)
-    for path in (evidence_path(ledger), archived, evidence_copy_path(ledger)):
-        _undo_second_migration(path)
+    archived, ledger = tmp_path / "archive.sqlite", tmp_path / "older" / "ledger.sqlite"
+    await _copy_as_older(ledger_fixture, ledger, archived, migrations)
     async with open_ledger(ledger, now=LATER) as migrated:
         documents = migrated.documents
         assert {one: await migrated.recordings.read_trial(one, 1) for one in scopes} == read
@@ -245,56 +262,83 @@ async def test_evidence_of_before_the_second_migration_reads_the_same_afterwards
         assert copy_new_evidence(ledger, at=LATER) == 1
         # Of the evidence alone: its copy can be made anew.
         assert [path.name for path in evidence_copy_path(ledger).parent.glob("*before*")] == [
-            f"{evidence_path(ledger).stem}-{LATER:%Y%m%dT%H%M%SZ}-before-0002_bundle_indexes.db"
+            f"{evidence_path(ledger).stem}-{LATER:%Y%m%dT%H%M%SZ}-before-{next_one}.db"
         ]
         assert {one: await migrated.recordings.read_trial(one, 1) for one in scopes} == read
-        await remove_evidence(documents.writer, documents.readers, scopes, at=LATER)
+        assert check_evidence(ledger).problems == ()
+        await remove_evidence(documents.writer, documents.readers, scopes[:1], at=LATER)
+        assert (await documents.get(told, scope=alone)).content == b"what all forecasts are told"
+        await remove_evidence(documents.writer, documents.readers, scopes[1:], at=LATER)
         assert _rows(evidence_path(ledger), "select count(*) from bundle where scope <> ''") == [(0,)]
         indexes = "select sql from sqlite_schema where tbl_name = 'bundle' and type = 'index' order by name"
         assert _rows(evidence_path(ledger), indexes) == _rows(evidence_path(ledger_fixture.path), indexes)
-    assert put_back_evidence(ledger, archived) == 2
+    assert put_back_evidence(ledger, archived, at=LATER) == 2
     async with open_ledger(ledger, now=LATER) as restored:
         assert {one: await restored.recordings.read_trial(one, 1) for one in scopes} == read
     assert check_evidence(ledger).problems == ()
 
 
-def _copy_with_evidence_copy(ledger: Path, target: Path) -> None:
+async def _copy_as_older(ledger_fixture: LedgerFixture, target: Path, archived: Path, migrations: int) -> None:
+    """Copy the ledger with the copy of its evidence and an archive, as a Foxcast with fewer migrations made them."""
+    path, documents, before = ledger_fixture.path, ledger_fixture.ledger.documents, NOON + timedelta(days=1)
+    copy_new_evidence(path, at=NOON)
+    assert await archive_evidence(documents.readers, path, archived, before=before, at=LATER) == 2
     (target.parent / "backups").mkdir(mode=0o700, parents=True)
-    copy_databases(ledger, target)
-    shutil.copy(evidence_copy_path(ledger), evidence_copy_path(target))
+    copy_databases(path, target)
+    shutil.copy(evidence_copy_path(path), evidence_copy_path(target))
+    for older in (evidence_path(target), archived, evidence_copy_path(target)):
+        _make_older(older, migrations)
 
 
-def _undo_second_migration(path: Path) -> None:
-    """Give the evidence the indexes of the first migration alone."""
+def _make_older(path: Path, migrations: int) -> None:
+    """Give the evidence the tables of the first migrations alone, in which a document was stored once."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        for index in ("bundle_by_scope", "bundle_alone"):
-            connection.execute(f"drop index {index}")
-            (first,) = (statement for statement in EVIDENCE_TABLES if f"index {index} on" in statement)
-            connection.execute(first)
+        bundles = connection.execute("select id, scope, codec, documents, packed from bundle order by id").fetchall()
+        ((last,),) = connection.execute("select seq from sqlite_sequence where name = 'bundle'").fetchall()
+        for table in ("bundle", "shared_document"):
+            connection.execute(f"drop table {table}")
+        for statement in (*EVIDENCE_TABLES[:4], *(EVIDENCE_INDEXES if migrations > 1 else ())):
+            connection.execute(statement)
+        for bundle in bundles:
+            _put_older(connection, *bundle)
+        connection.execute("update sqlite_sequence set seq = ? where name = 'bundle'", (last,))
         for table in ("_sqlite_migrations", "_migration_checksum"):
-            assert connection.execute(f"delete from {table} where name like '0002%'").rowcount == 1  # noqa: S608
+            undone = connection.execute(f"delete from {table} where name >= ?", (f"000{migrations + 1}",))  # noqa: S608
+            assert undone.rowcount == 3 - migrations
 
 
-async def test_a_document_changes_one_page_of_an_index_however_many_forecasts_run(
+def _put_older(
+    connection: sqlite3.Connection, number: int, scope: str, codec: str, documents: str, packed: bytes
+) -> None:
+    connection.execute("insert into bundle values (?, ?, ?, ?)", (number, scope, codec, packed))
+    contents = bundle_contents(codec, packed)
+    place = len(f"{json.dumps([len(content) for content in contents])}\n") if codec == TOGETHER else 0
+    for (digest, media_type), content in zip(json.loads(documents), contents, strict=True):
+        if connection.execute("update evidence_document set shared = 1 where digest = ?", (digest,)).rowcount:
+            connection.execute("delete from bundle where id = ? and codec = 'zlib'", (number,))
+        else:
+            row = (digest, media_type, len(content), number, place)
+            connection.execute("insert into evidence_document values (?, ?, ?, ?, ?, 0)", row)
+        place += len(content)
+
+
+async def test_a_document_changes_no_page_of_an_index_but_the_last_however_many_there_are(
     ledger_fixture: LedgerFixture,
 ) -> None:
     evidence, documents = evidence_path(ledger_fixture.path), ledger_fixture.ledger.documents
     names = [sha256_hex(str(number).encode()) for number in range(3000)]
     with closing(sqlite3.connect(evidence)) as connection, connection:
         connection.executemany(
-            "insert into bundle (scope, codec, packed) values (?, 'zlib', x'00')", [(name[:24],) for name in names]
-        )
-        connection.executemany(
-            "insert into evidence_document (digest, media_type, size, bundle, place) values (?, '', 0, ?, 0)",
-            [(name, number) for number, name in enumerate(names, start=1)],
+            "insert into bundle (scope, codec, documents, packed) values (?, 'zlib', '[]', x'00')",
+            [(name[:24],) for name in names],
         )
     ledger_fixture.rows("pragma evidence.wal_checkpoint(truncate)")
     await asyncio.gather(*(documents.put(name.encode(), "text/plain", scope=name[24:48]) for name in names[:10]))
     ((page_size,),) = ledger_fixture.rows("pragma evidence.page_size")
     # See "WAL File Format" in https://sqlite.org/fileformat2.html: a header, then each page with a header of its own.
     frames = (evidence.with_name(f"{evidence.name}-wal").stat().st_size - 32) / (24 + page_size)
-    # By digest a page each, two where it is full; of the bundles and their indexes the last pages.
-    assert frames < 30
+    # Two commits, each of the last pages: of the bundles, of the index of those that are alone, and of the numbers.
+    assert frames <= 12
 
 
 async def test_a_damaged_document_is_not_copied(ledger_fixture: LedgerFixture, make_step: Callable[..., Step]) -> None:
@@ -338,15 +382,15 @@ async def test_an_archive_is_put_back_where_its_evidence_was_deleted(
     trace = await ledger.forecasts.trace(old)
     before, archived = NOON + timedelta(days=1), tmp_path / "archive.sqlite"
     await archive_evidence(documents.readers, ledger_fixture.path, archived, before=before, at=LATER)
-    assert put_back_evidence(ledger_fixture.path, archived) == 0
+    assert put_back_evidence(ledger_fixture.path, archived, at=LATER) == 0
     await remove_evidence(documents.writer, documents.readers, [old], at=LATER)
     assert (await ledger.forecasts.trace(old)).removal_note is not None
-    assert put_back_evidence(ledger_fixture.path, archived) == 1
+    assert put_back_evidence(ledger_fixture.path, archived, at=LATER) == 1
     assert await ledger.forecasts.trace(old) == trace
     assert {one: await ledger.recordings.read_trial(one, 1) for one in (old, late)} == read
     assert check_evidence(ledger_fixture.path).problems == ()
     with pytest.raises(StoreError, match="another program made this database"):
-        put_back_evidence(ledger_fixture.path, ledger_fixture.path)
+        put_back_evidence(ledger_fixture.path, ledger_fixture.path, at=LATER)
 
 
 async def test_a_copy_of_other_evidence_is_kept_and_a_new_one_begun(
@@ -376,7 +420,8 @@ async def test_a_copy_that_lost_something_is_kept_and_made_anew(
 ) -> None:
     first, second, third = [await _forecast(ledger_fixture, key, make_step) for key in ("rain", "hail", "snow")]
     await _pack(ledger_fixture)
-    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 3
+    # Those of the forecasts, and the text that the third stored for all.
+    assert copy_new_evidence(ledger_fixture.path, at=NOON) == 4
     current, scopes = (
         evidence_copy_path(ledger_fixture.path),
         "select scope from bundle where scope <> '' order by scope",
@@ -384,7 +429,7 @@ async def test_a_copy_that_lost_something_is_kept_and_made_anew(
     with closing(sqlite3.connect(current)) as copy, copy:
         # Not the newest: what is new is copied by its number, so this one would never come back.
         copy.execute("delete from bundle where scope = ?", [second])
-    assert copy_new_evidence(ledger_fixture.path, at=LATER) == 3
+    assert copy_new_evidence(ledger_fixture.path, at=LATER) == 4
     (aside,) = set(find_evidence_copies(ledger_fixture.path)) - {current}
     assert _rows(current, scopes) == sorted([(first,), (second,), (third,)])
     assert _rows(aside, scopes) == sorted([(first,), (third,)])
@@ -404,11 +449,11 @@ async def test_removing_evidence_from_the_copy_leaves_it_the_copy_of_the_same_ev
     await ledger_fixture.ledger.recordings.add(running.id, 1, RecordingKey("page", "k"), '"snow"', at=NOON)
     job = EvidenceContext(path=ledger_fixture.path, ledger=ledger_fixture.ledger, clock=FakeClock(LATER))
     assert await remove_old_evidence(job, before=NOON + timedelta(days=1)) == 1
-    # The text that both forecasts use, and the lesson of the removed one.
-    assert copy_new_evidence(ledger_fixture.path, at=LATER) == 2
+    # The lesson of the removed one.
+    assert copy_new_evidence(ledger_fixture.path, at=LATER) == 1
     copy = evidence_copy_path(ledger_fixture.path)
     assert find_evidence_copies(ledger_fixture.path) == [copy]
-    shared = "select b.id, d.digest from evidence_document d join bundle b on b.id = d.bundle where b.scope = ''"
+    shared = "select b.id, s.digest from shared_document s join bundle b on b.id = s.bundle where b.scope = ''"
     assert _rows(copy, shared) == _rows(evidence_path(ledger_fixture.path), shared) != []
 
 

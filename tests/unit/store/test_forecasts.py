@@ -175,15 +175,6 @@ async def test_no_step_comes_after_the_end(ledger_fixture: LedgerFixture, make_s
         await ledger_fixture.ledger.forecasts.log_step(running.id, trial=2, number=1, step=make_step(0.4), at=NOON)
 
 
-async def test_a_step_may_rest_only_on_documents_that_are_kept(ledger_fixture: LedgerFixture, make_step: Make) -> None:
-    running = await ledger_fixture.begin(await ledger_fixture.ask())
-    kept = await ledger_fixture.ledger.documents.put(b"page", "text/html")
-    log = ledger_fixture.ledger.forecasts.log_step
-    await log(running.id, trial=1, number=1, step=make_step(0.4, documents=(kept,)), at=NOON)
-    with pytest.raises(NotFoundError, match="must be stored before they are used: feed"):
-        await log(running.id, trial=1, number=2, step=make_step(0.4, documents=(kept, "feed")), at=NOON)
-
-
 async def test_what_waits_is_on_record_before_its_step_or_neither_is(
     ledger_fixture: LedgerFixture, make_step: Make
 ) -> None:

@@ -72,9 +72,11 @@ FAULTS: Mapping[str, str] = {
     "cost_totals_are_right": "update cost_day set cost_usd = cost_usd + 0.01",
     "market_totals_are_right": "insert into profit_total values ('v', 'a', 1, 'plain', 1, 1, 0, 0, 0, 0, 0)",
     "steps_are_kept": "delete from step where number = 1",
-    "recording_is_kept": "delete from evidence_document where digest in (select answer from recording)",
-    "answered_call_has_its_answer": "delete from evidence_document where digest in (select answer from model_call)",
-    "document_has_its_bundle": "delete from bundle",
+    "recording_is_kept": "delete from bundle where documents like '%' || (select answer from recording) || '%'",
+    "answered_call_has_its_answer": """
+        update bundle set documents = replace(documents, (select answer from model_call where answer <> ''), 'feed')
+    """,
+    "document_has_its_bundle": "update shared_document set bundle = bundle + 1",
 }
 
 

@@ -34,7 +34,7 @@ async def test_a_call_is_on_record_before_it_is_made_and_settled_after(ledger_fi
         from model_call
     """)
     assert row == [("done", 0.01, 1, 1, 1000, 600, 50, 2.0, "stop", "served by eu-1", digest)]
-    assert (await ledger_fixture.ledger.documents.get(digest)).content == b'{"text":"0.3"}'
+    assert (await ledger_fixture.ledger.documents.get(digest, scope="forecast")).content == b'{"text":"0.3"}'
 
 
 async def test_a_call_that_failed_has_its_cost_and_no_answer(ledger_fixture: LedgerFixture) -> None:
@@ -59,7 +59,7 @@ async def test_two_calls_cannot_have_one_id(ledger_fixture: LedgerFixture) -> No
 async def test_what_was_not_reserved_cannot_be_settled(ledger_fixture: LedgerFixture) -> None:
     with pytest.raises(NotFoundError, match="no call call"):
         await ledger_fixture.ledger.calls.settle("call", ledger_fixture.settlement(0.01))
-    assert ledger_fixture.rows("select count(*) from evidence_document") == [(0,)]
+    assert ledger_fixture.rows("select count(*) from bundle") == [(0,)]
 
 
 async def test_what_is_settled_or_lost_stays_so(ledger_fixture: LedgerFixture) -> None:
@@ -72,7 +72,7 @@ async def test_what_is_settled_or_lost_stays_so(ledger_fixture: LedgerFixture) -
         with pytest.raises(StoreError, match=f"the call {call} is {call} and cannot be settled again"):
             await calls.settle(call, ledger_fixture.settlement(0.02, answer='"another"'))
     assert await calls.spent_on("forecast") == pytest.approx(0.01 + 0.05)
-    assert ledger_fixture.rows("select count(*) from evidence_document") == [(1,)]
+    assert ledger_fixture.rows("select count(*) from bundle") == [(1,)]
 
 
 async def test_the_newest_answer_to_the_very_same_request_is_found(ledger_fixture: LedgerFixture) -> None:

@@ -62,7 +62,7 @@ async def test_small_and_large_answers_are_kept_alike(ledger_fixture: LedgerFixt
     digest = await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, body, at=NOON)
     assert digest == hashlib.sha256(body.encode()).hexdigest()
     assert (await ledger_fixture.ledger.recordings.read_trial("f1", 1))[PAGE].body == body
-    document = await ledger_fixture.ledger.documents.get(digest)
+    document = await ledger_fixture.ledger.documents.get(digest, scope="f1")
     assert (len(document.content), document.media_type) == (size, "application/json")
 
 
@@ -85,7 +85,7 @@ async def test_another_answer_under_the_same_name_is_refused_and_not_kept(ledger
     ):
         await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"other"', at=NOON)
     assert (await ledger_fixture.ledger.recordings.read_trial("f1", 1))[PAGE].body == '"text"'
-    assert ledger_fixture.rows("select count(*) from evidence_document") == [(1,)]
+    assert ledger_fixture.rows("select count(*) from bundle") == [(1,)]
 
 
 async def test_several_are_kept_together_or_not_at_all(ledger_fixture: LedgerFixture) -> None:
@@ -97,13 +97,13 @@ async def test_several_are_kept_together_or_not_at_all(ledger_fixture: LedgerFix
     with pytest.raises(MalformedDataError, match="another answer"):
         await exchanges.add_all("f1", 1, {RecordingKey("page", "cc"): '"third"', PAGE: '"other"'}, at=NOON)
     assert {key: exchange.body for key, exchange in (await exchanges.read_trial("f1", 1)).items()} == told
-    assert ledger_fixture.rows("select count(*) from evidence_document") == [(2,)]
+    assert ledger_fixture.rows("select count(*) from bundle") == [(2,)]
 
 
 async def test_an_answer_that_many_trials_got_is_kept_once(ledger_fixture: LedgerFixture) -> None:
     for trial in (1, 2, 3):
         await ledger_fixture.ledger.recordings.add("f1", trial, PAGE, '"text"', at=NOON)
-    counts = "select (select count(*) from recording), (select count(*) from evidence_document)"
+    counts = "select (select count(*) from recording), (select count(*) from bundle)"
     assert ledger_fixture.rows(counts) == [(3, 1)]
 
 
