@@ -18,7 +18,14 @@ from bot.store.database import instance_lock
 from bot.store.database_sizes import StateSize, measure_state
 from bot.store.evidence_copies import archive_evidence, find_databases, put_back_evidence
 from bot.store.evidence_packing import return_free_pages
-from bot.store.ledger import LEDGER_FILE, open_ledger, open_read_only, require_ledger, state_folder
+from bot.store.ledger import (
+    LEDGER_FILE,
+    open_ledger,
+    open_read_only,
+    require_current_ledger,
+    require_ledger,
+    state_folder,
+)
 
 # Registered in bot.cli.db, with the other commands of foxcast db.
 
@@ -139,6 +146,7 @@ def unarchive(
     path = state_folder(config) / LEDGER_FILE
     require_ledger(path)
     with instance_lock(path.parent, started_at=now):
+        require_current_ledger(path)
         count = put_back_evidence(path, file, at=now)
     if as_json:
         print_json({"file": str(file), "forecasts": count})

@@ -151,7 +151,9 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Export every table and view as JSON lines, with a manifest."""
-    manifest = export_ledger(_existing_ledger_path(load_command_config(ctx)), folder, at=SystemClock().now())
+    path = _existing_ledger_path(load_command_config(ctx))
+    require_current_ledger(path)
+    manifest = export_ledger(path, folder, at=SystemClock().now())
     if as_json:
         print_json({"folder": str(folder), "files": {file.name: file.rows for file in manifest.files}})
     else:

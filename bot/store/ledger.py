@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
 
 from bot.config.schema import Config
 from bot.core.errors import NotFoundError, StoreError
@@ -111,12 +112,13 @@ async def open_ledger_read_only(path: Path) -> AsyncIterator[Ledger]:
     """
     evidence = evidence_path(path)
     async with ReaderPool(path, attached=evidence if evidence.exists() else None) as readers:
-        await readers.run(_require_current_schema)
+        await readers.run(lambda database: _require_current_schema(database, MIGRATIONS))
         if not evidence.exists():
             message = (
                 f"{evidence} is missing; put it back, or have it made of its copy, if there is one: foxcast run --once"
             )
             raise StoreError(message)
+        await asyncio.to_thread(_require_current_file, evidence, EVIDENCE_MIGRATIONS)
         yield _build_ledger(ReadOnlyWriter(), readers)
 
 
@@ -204,17 +206,20 @@ def _record_clean_shutdown(path: Path) -> None:
 
 
 def require_current_ledger(path: Path) -> None:
-    """Raise StoreError for a ledger that lacks migrations of this version; damage is for the checks to find."""
-    try:
-        with closing(open_reader(path)) as database:
-            _require_current_schema(database)
-    except sqlite3.DatabaseError:
-        return
+    """Raise StoreError for a ledger, or its evidence, without all migrations; damage is for the checks to find."""
+    for file, migrations in ((path, MIGRATIONS), (evidence_path(path), EVIDENCE_MIGRATIONS)):
+        if file.exists():
+            _require_current_file(file, migrations)
 
 
-def _require_current_schema(database: Database) -> None:
-    expected = migration_checksums(MIGRATIONS)
-    applied = require_known_migrations(database, expected, MIGRATIONS)
+def _require_current_file(path: Path, migrations: Migrations) -> None:
+    with suppress(sqlite3.DatabaseError), closing(open_reader(path)) as database:
+        _require_current_schema(database, migrations)
+
+
+def _require_current_schema(database: Database, migrations: Migrations) -> None:
+    expected = migration_checksums(migrations)
+    applied = require_known_migrations(database, expected, migrations)
     if missing := [name for name in expected if name not in applied]:
         message = f"the ledger is older than this Foxcast (it lacks {', '.join(missing)}); start foxcast run --once"
         raise StoreError(message)

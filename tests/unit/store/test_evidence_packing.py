@@ -278,6 +278,27 @@ async def test_evidence_of_before_a_migration_reads_the_same_afterwards(
     assert check_evidence(ledger).problems == ()
 
 
+async def test_commands_that_only_read_refuse_older_evidence_with_what_to_do(
+    ledger_fixture: LedgerFixture,
+    make_step: Callable[..., Step],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for key in ("rain", "hail"):
+        await _forecast(ledger_fixture, key, make_step)
+        await ledger_fixture.resolve(ledger_fixture.question(key), 1.0)
+    await _pack(ledger_fixture)
+    ledger, archived = tmp_path / "state" / "paper" / "ledger.sqlite", tmp_path / "archive.sqlite"
+    await _copy_as_older(ledger_fixture, ledger, archived, 2)
+    monkeypatch.setenv("FOXCAST_STATE", str(tmp_path / "state"))
+    reading = (["status"], ["explain", "rain"], ["db", "check"], ["db", "export", str(tmp_path / "out")])
+    for command in (*reading, ["db", "unarchive", str(archived)]):
+        assert await asyncio.to_thread(main, command) != 0
+        told = " ".join(capsys.readouterr().err.split())
+        assert told.endswith("older than this Foxcast (it lacks 0003_bundle_documents); start foxcast run --once")
+
+
 async def _copy_as_older(ledger_fixture: LedgerFixture, target: Path, archived: Path, migrations: int) -> None:
     """Copy the ledger with the copy of its evidence and an archive, as a Foxcast with fewer migrations made them."""
     path, documents, before = ledger_fixture.path, ledger_fixture.ledger.documents, NOON + timedelta(days=1)
