@@ -74,6 +74,8 @@ def load_library() -> ModuleType:
 
     litellm.telemetry = False
     litellm.suppress_debug_info = True
+    # Each call is a copy of our own, so it need not copy all tools again.
+    litellm.safe_memory_mode = True
     # The callbacks that would get its logs; with none, what redacts messages for them is only work.
     for callbacks in (litellm.callbacks, litellm.success_callback, litellm.failure_callback, litellm.input_callback):
         callbacks.clear()
