@@ -318,7 +318,7 @@ def bundle_contents(codec: str, packed: bytes) -> list[bytes]:
     return contents
 
 
-def checked_documents(bundle: int, codec: str, documents: str, packed: bytes) -> list[tuple[str, str, bytes]]:
+def unpack_bundle(bundle: int, codec: str, documents: str, packed: bytes) -> list[tuple[str, str, bytes]]:
     """Return digest, media type and content of each document in a bundle; raises StoreError for a damaged one."""
     names = json.loads(documents)
     try:

@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from bot.core.errors import FoxcastError, StoreError
 from bot.store.database import open_reader_with, translate_errors
-from bot.store.evidence import WITH_DOCUMENTS, EvidenceReader, checked_documents, evidence_path
+from bot.store.evidence import WITH_DOCUMENTS, EvidenceReader, evidence_path, unpack_bundle
 from bot.store.integrity_checks import (
     MAX_EXAMPLES,
     IntegrityProblem,
@@ -121,7 +121,7 @@ def find_damaged_bundles(database: Database) -> Iterator[str]:
     """Yield the bundles that cannot be read, or that hold other documents than they name."""
     for bundle in database.execute(_SELECT_BUNDLES):
         try:
-            checked_documents(*bundle)
+            unpack_bundle(*bundle)
         except StoreError as error:
             yield str(error)
 

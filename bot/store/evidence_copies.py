@@ -25,9 +25,9 @@ from bot.store.evidence import (
     IS_PLACED,
     NO_SCOPE,
     SCOPES,
-    checked_documents,
     evidence_path,
     put_evidence,
+    unpack_bundle,
 )
 from bot.store.evidence_packing import removable_forecasts
 from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
@@ -200,7 +200,7 @@ def _current_archive(archive: Path, evidence: Path, at: datetime) -> Iterator[Pa
 def _put_back_scope(reader: Database, writer: Database, scope: str) -> None:
     with writer.atomic():
         for number, _, codec, documents, packed in reader.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
-            checked = checked_documents(number, codec, documents, packed)
+            checked = unpack_bundle(number, codec, documents, packed)
             if scope == NO_SCOPE:
                 _put_back_shared(writer, checked)
             else:
@@ -230,7 +230,7 @@ def _copy_bundles(reader: Database, writer: Database, bundles: Sequence[Sequence
 
 def _copy_bundle(reader: Database, writer: Database, bundle: Sequence[Any]) -> None:
     number, _, codec, documents, packed = bundle
-    checked = checked_documents(number, codec, documents, packed)
+    checked = unpack_bundle(number, codec, documents, packed)
     writer.execute(_INSERT_BUNDLE, bundle)
     shared = reader.execute(_SHARED_DOCUMENTS, [to_json_list(digest for digest, _, _ in checked), number])
     writer.conn.executemany(_INSERT_SHARED, shared.fetchall())

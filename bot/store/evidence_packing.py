@@ -3,7 +3,6 @@
 Compression and digests run outside the event loop and outside the writer thread; each write is of one forecast.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
@@ -26,11 +25,10 @@ from bot.store.evidence import (
     IS_PLACED,
     NO_SCOPE,
     TOGETHER,
-    bundle_contents,
-    checked_documents,
     format_documents,
     pack_bundle,
     put_evidence,
+    unpack_bundle,
 )
 from bot.store.serialization import format_timestamp
 
@@ -90,7 +88,7 @@ def _unpacked_groups(rows: Sequence[tuple[int, str, bytes]]) -> Iterator[list[tu
     group: list[tuple[int, str, str, bytes]] = []
     size = 0
     for bundle, documents, packed in rows:
-        ((digest, media_type, content),) = checked_documents(bundle, ALONE, documents, packed)
+        ((digest, media_type, content),) = unpack_bundle(bundle, ALONE, documents, packed)
         if group and size + len(content) > MAX_BUNDLE_BYTES:
             yield group
             group, size = [], 0
@@ -170,10 +168,10 @@ def _find_kept_documents(database: Database, scope: str) -> list[PackedDocument]
     kept = []
     for bundle, _, codec, documents, packed in database.execute(BUNDLES_OF_SCOPE, {"scope": scope}).fetchall():
         try:
-            contents = bundle_contents(codec, packed)
-        except ValueError:
+            unpacked = unpack_bundle(bundle, codec, documents, packed)
+        except StoreError:
             continue  # damaged: nothing of it can be kept
-        for (digest, media_type), content in zip(json.loads(documents), contents, strict=True):
+        for digest, media_type, content in unpacked:
             if digest in lessons or database.execute(_IS_SHARED, [digest, bundle]).fetchone():
                 kept.append(compress_document(content, media_type))
     return kept

@@ -18,7 +18,7 @@ from bot.core.errors import StoreError
 from bot.core.light_dataclass import dataclass
 from bot.store.backups import copy_database
 from bot.store.database import open_reader, translate_errors
-from bot.store.evidence import checked_documents, evidence_path
+from bot.store.evidence import evidence_path, unpack_bundle
 from bot.store.private_files import create_private_file
 
 _RELATIONS = """
@@ -110,7 +110,7 @@ def _export_evidence(ledger: Path, folder: Path, without: Collection[str]) -> It
 
 def _document_lines(database: Database) -> Iterator[bytes]:
     for scope, *bundle in database.conn.execute("select scope, id, codec, documents, packed from bundle order by id"):
-        for digest, media_type, raw in checked_documents(*bundle):
+        for digest, media_type, raw in unpack_bundle(*bundle):
             try:
                 content: object = raw.decode()
             except UnicodeDecodeError:
