@@ -61,6 +61,8 @@ class ModelQueue:
         # What the provider said last, how many requests it has left by that until a time, and the timer for it.
         self._allowance: RequestAllowance | None = None
         self._left, self._left_until = math.inf, 0.0
+        # The longest time to a reset that it has named: how long a new window may last before a response says it.
+        self._window_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         # How many requests were sent since the start, and the number of the one whose response said it.
         self.requests = self._informed_by = 0
@@ -94,7 +96,9 @@ class ModelQueue:
         self._informed_by, self._allowance = number, allowance
         later = self.requests - number + self.in_flight - self._sent
         is_scarce = allowance.requests < self.limit.limit
-        self._let_through(allowance.requests - later if is_scarce else math.inf, allowance)
+        reset_s = min(MAX_HOLD_S, max(MIN_HOLD_S, allowance.reset_s))
+        self._window_s = max(self._window_s, reset_s)
+        self._let_through(allowance.requests - later if is_scarce else math.inf, reset_s)
 
     def count_slot(self, change: int) -> None:
         """Count a slot as held (1) or as free again (-1)."""
@@ -104,9 +108,8 @@ class ModelQueue:
         if self._left <= 0.0:
             self._set_timer()
 
-    def _let_through(self, requests: float, allowance: RequestAllowance) -> None:
+    def _let_through(self, requests: float, reset_s: float) -> None:
         """Let so many requests through until the limit is reset, and then as many as it allows."""
-        reset_s = min(MAX_HOLD_S, max(MIN_HOLD_S, allowance.reset_s))
         self._left, self._left_until = requests, self._clock.monotonic() + reset_s
         self._set_timer()
 
@@ -120,7 +123,7 @@ class ModelQueue:
         if self.hold_s:
             self._set_timer()
         elif self._allowance is not None:
-            self._let_through(self._allowance.after_reset, self._allowance)
+            self._let_through(self._allowance.after_reset, self._window_s)
             self._on_reset()
 
     def start_request(self) -> float:

@@ -87,6 +87,29 @@ def test_while_nothing_is_left_requests_wait_and_then_as_many_are_sent_as_the_li
     assert reasons == [LimitReason.ALLOWANCE, LimitReason.NOTHING]
 
 
+def test_a_new_window_is_as_long_as_the_longest_that_was_named_not_as_the_rest_of_the_last() -> None:
+    async def main(clock: VirtualClock) -> list[float]:
+        queue, sent_at = ProviderQueue(ProviderSection(), clock=clock), list[float]()
+
+        async def ask() -> None:
+            async with queue.request_slot("small") as model:
+                sent_at.append(model.start_request())
+                await clock.sleep(30.0)
+
+        async with queue.request_slot("small") as model:
+            for left_s in (20.0, 0.5):
+                await clock.sleep(20.0 - left_s)
+                model.end_request(model.start_request(), RequestResult.OTHER)
+                allowance = RequestAllowance(requests=0, reset_s=left_s, after_reset=3)
+                model.record_allowance(allowance, number=model.requests)
+        # Answers take longer than the window: nothing says meanwhile what is left.
+        await asyncio.gather(*(ask() for _ in range(7)))
+        return sent_at
+
+    expected = [20.0] * 3 + [40.0] * 3 + [60.0]
+    assert run_in_virtual_time(main) == pytest.approx(expected, abs=0.01)
+
+
 def count_sent(allowances: list[tuple[RequestAllowance, int]], *, held: int = 0) -> tuple[list[float], list[int]]:
     """Send three requests, receive what the provider has left by responses to them, and let ten more ask.
 
