@@ -4,14 +4,21 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from tests.scoreboard import build_scoreboard, markdown_table
 from tests.simulation.full_system.mutants import MUTANTS
-from tests.simulation.full_system.paper_live_comparison import decision_differences
+from tests.simulation.full_system.paper_live_comparison import (
+    FirstDecisions,
+    compare_decisions,
+    decision_differences,
+    first_decisions,
+)
 from tests.simulation.full_system.plan import SimulationPlan, draw_traits
 from tests.simulation.full_system.report_log import report_line
 from tests.simulation.full_system.simulate_command import run_simulate_command
@@ -21,6 +28,8 @@ from tests.simulation.full_system.simulation import run_simulation
 MARKETS, SIGNED, CLOSED = 7, 19, 5
 # In which somebody else leaves orders that the venue lists hours later.
 LISTED_LATE = 9
+# In which a signer refuses most of a day's orders.
+SIGNED_LITTLE = 9
 
 
 @pytest.fixture(autouse=True)
@@ -76,10 +85,64 @@ def test_what_the_venue_does_not_list_yet_is_not_missed(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_paper_and_live_agree_on_every_decision_up_to_the_wire(tmp_path: Path) -> None:
-    compared, differing = decision_differences(SimulationPlan(seed=1, days=0.1), tmp_path)
+@pytest.mark.parametrize("seed", [1, SIGNED_LITTLE])
+def test_paper_and_live_agree_on_every_decision_up_to_the_wire(tmp_path: Path, seed: int) -> None:
+    compared, differing = decision_differences(SimulationPlan(seed=seed, days=0.1), tmp_path)
     assert differing == []
-    assert compared > 5
+    assert compared > 10
+
+
+def decide(*rows: tuple[Any, ...]) -> FirstDecisions:
+    """Return what decisions say: of which question, after how many minutes, and what is special about them."""
+    begun, usual = (
+        datetime(2026, 3, 1, tzinfo=UTC),
+        {"action": None, "order_body": None, "predictions": None, "cost": 0.0},
+    )
+    return first_decisions(
+        [
+            usual
+            | {
+                "ref": ref,
+                "at": (begun + timedelta(minutes=at)).isoformat(),
+                "revision": 1,
+                "verdict": "send",
+                "why": "",
+            }
+            | dict(*special)
+            for ref, at, *special in rows
+        ],
+        "armed",
+    )
+
+
+def test_one_venue_that_decides_anew_does_not_end_the_comparison_of_the_others() -> None:
+    refused = ("polymarket:a", 3.1, {"verdict": "hold"})
+    live = decide(("manifold:a", 2), ("polymarket:a", 2), refused, ("manifold:b", 3), ("polymarket:b", 3))
+    paper = decide(("manifold:a", 2), ("manifold:b", 2), ("polymarket:a", 2), ("polymarket:b", 2))
+    assert compare_decisions(live, paper) == (3, [])
+
+
+@pytest.mark.parametrize("other", [[], [("manifold:b", 2.0, {"why": "armed; 5 on no"})]])
+def test_a_decision_that_one_side_lacks_or_makes_otherwise_is_told(
+    other: list[tuple[Any, ...]],
+) -> None:
+    live, paper = decide(("manifold:a", 2), *other, ("manifold:a", 60)), decide(("manifold:a", 2), ("manifold:b", 2))
+    for compared, differing in (compare_decisions(live, paper), compare_decisions(paper, live)):
+        assert compared == 1 + len(other)
+        assert [one.split(" is decided")[0] for one in differing] == ["I13: manifold:b"]
+
+
+def test_what_is_decided_after_a_side_decided_anew_is_not_compared() -> None:
+    live, paper = decide(("manifold:a", 2), ("manifold:a", 60)), decide(("manifold:a", 2), ("manifold:b", 60))
+    assert compare_decisions(live, paper) == (1, [])
+
+
+def test_a_plan_that_waited_for_the_account_is_not_compared() -> None:
+    live, paper = (
+        decide(("polymarket:a", 2), ("polymarket:b", 3, {"why": "; 2 on no"})),
+        decide(("polymarket:a", 2.1), ("polymarket:b", 2, {"why": "; 3 on no"})),
+    )
+    assert compare_decisions(live, paper) == (1, [])
 
 
 @pytest.mark.timeout(300)
