@@ -126,6 +126,21 @@ async def test_a_position_is_sold_for_a_person_and_the_decision_is_on_record(tra
     assert (await trading_fixture.exchange.account()).positions == ()
 
 
+async def test_who_closes_what_is_in_the_audit_before_the_sale_but_for_paper(trading_fixture: ClosingFixture) -> None:
+    fixture, audit = trading_fixture.trading_fixture, trading_fixture.jobs_fixture.ledger.permissions
+    await trading_fixture.bought("hail", "rain", "snow")
+    await trading_fixture.close("hail")
+    assert await audit.recent_audit_rows(limit=10, kind="close") == []
+    fixture.bound(ExecutionMode.LIVE)
+    await fixture.arm()
+    results = await trading_fixture.close("rain", "snow")
+    assert [one.state for one in results] == [ClosingState.CLOSED, ClosingState.CLOSED]
+    [row] = await audit.recent_audit_rows(limit=10, kind="close")
+    assert (row.venue, row.actor, row.body) == (VENUE, "ann", {"positions": "no rain; no snow", "count": "2"})
+    later = [one.kind for one in await audit.recent_audit_rows(limit=20) if one.seq > row.seq]
+    assert later.count("write") == 2
+
+
 async def test_nothing_is_sold_with_a_clock_that_was_set_since_the_last_look(trading_fixture: ClosingFixture) -> None:
     fixture = trading_fixture.trading_fixture
     fixture.bound(ExecutionMode.LIVE)
