@@ -21,6 +21,15 @@ select 'arm', 'arm record ' || id, venue, by, armed_at from arm union all
 select 'answer', 'answer to ' || id, venue, by, answered_at from approval where by <> '' union all
 select kind, kind || ' in the audit', venue, actor, at from audit where actor <> ''
 """
+# Live sales that somebody asked for, without a row in the audit in which that person closes the position.
+_UNAUDITED_SALES = """
+select i.planned_at as at, i.venue, i.order_body ->> 'contract' as contract, i.order_body ->> 'closing' as why
+from intent i
+where i.mode <> 'paper' and i.order_body ->> 'closing' like '% asked for it' and not exists (
+  select 1 from audit a where a.kind = 'close' and a.venue = i.venue
+    and a.actor || ' asked for it' = i.order_body ->> 'closing'
+    and instr(a.body ->> 'positions', (i.order_body ->> 'leg') || ' ' || (i.order_body ->> 'contract')))
+"""
 # A file halts everything, too, and who halts everything leaves one.
 STOP_FILE = "stop file"
 # A resume is refused that is older than a quarter of an hour.
@@ -36,7 +45,7 @@ class AttributionChecks:
     clock_moves: Sequence[datetime] = ()
 
     def violations(self) -> Iterator[str]:
-        """Say what is on record as done by somebody who did not do it."""
+        """Say what is on record as done by somebody who did not do it, and what was done and is not in the audit."""
         names = {act["by"] for act in self.acts if act.get("by")} | {STOP_FILE}
         for row in read_rows(self.ledger, _ATTRIBUTED):
             at = parse_timestamp(row["at"])
@@ -44,6 +53,10 @@ class AttributionChecks:
                 yield f"people: the {row['what']} at {at} is on record as by {row['name']!r}, who did nothing"
             elif row["kind"] == "resume" and row["name"] != STOP_FILE and not self._was_asked(row, at):
                 yield f"people: the {row['what']} at {at} is on record as by {row['name']}, who had not asked for it"
+
+        for row in read_rows(self.ledger, _UNAUDITED_SALES):
+            what = f"the sale of {row['contract']} at {row['venue']}, planned at {row['at']}"
+            yield f"people: {what}, is not in the audit: {row['why']}"
 
     def _was_asked(self, row: Mapping[str, Any], at: datetime) -> bool:
         """Say whether somebody asked for it, or set the clock around that time."""

@@ -1,5 +1,6 @@
 """What the ledger says of people, judged on ledgers that are written by hand."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ TABLES = """
 create table halt (venue, at, by, resumed_at, resumed_by);
 create table arm (id, venue, by, armed_at);
 create table approval (id, venue, by, answered_at);
-create table audit (at, kind, venue, actor);
+create table audit (at, kind, venue, actor, body);
+create table intent (venue, mode, planned_at, order_body);
 """
 HALT = {"venue": "manifold", "at": NOON.isoformat(), "by": "", "resumed_at": NOON.isoformat(), "resumed_by": ""}
 Values = dict[str, Any]
@@ -53,3 +55,27 @@ def test_a_resume_near_a_clock_that_was_set_may_have_any_time(tmp_path: Path) ->
     ledger = write_ledger(tmp_path, TABLES, [("halt", {**HALT, "resumed_by": "ada"})])
     checks = AttributionChecks(ledger=ledger, acts=[act(minutes=-60.0)], clock_moves=[NOON])
     assert [*checks.violations()] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "mode", "why", "count"),
+    [
+        ({}, "live", "ada asked for it", 0),
+        ({"kind": "answer"}, "live", "ada asked for it", 1),
+        ({"kind": "answer"}, "paper", "ada asked for it", 0),
+        ({"kind": "answer"}, "live", "stop-loss: selling would bring 1.00", 0),
+        ({"venue": "metaculus"}, "live", "ada asked for it", 1),
+        ({"actor": ""}, "live", "ada asked for it", 1),
+        ({"body": '{"positions": "yes m2"}'}, "live", "ada asked for it", 1),
+    ],
+)
+def test_a_sale_that_somebody_asked_for_is_in_the_audit(
+    tmp_path: Path, changes: Values, mode: str, why: str, count: int
+) -> None:
+    body = json.dumps({"contract": "m1", "leg": "yes", "closing": why})
+    sale = {"venue": "manifold", "mode": mode, "planned_at": NOON.isoformat(), "order_body": body}
+    closed = {"at": NOON.isoformat(), "kind": "close", "venue": "manifold", "actor": "ada"}
+    closed |= {"body": '{"positions": "no m2; yes m1"}', **changes}
+    ledger = write_ledger(tmp_path, TABLES, [("audit", closed), ("intent", sale)])
+    found = [*AttributionChecks(ledger=ledger, acts=[act()]).violations()]
+    assert ["m1 at manifold" in one for one in found] == [True] * count
