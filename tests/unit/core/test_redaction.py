@@ -135,7 +135,7 @@ def test_the_long_words_of_a_text_hide_the_same_as_all_of_it(secrets: dict[str, 
     redactor = SecretRedactor().with_secrets([*secrets.values(), "short-k1", "ключ-канарейки-1"])
     thorough = replace(redactor, word_table=b"")
     assert redactor.word_table
-    few, many = "The lamp was lit. " * 60, "deadbeef-deadbeef " * 60
+    few, many = "The lamp was lit. " * 240, "deadbeef-deadbeef " * 240
     for form in (*(form for form, _ in redactor.forms[which::23]), "ключ-канарейки-1".encode()):
         cuts = (slice(8), slice(-8, None), slice(1, 15), slice(1, 16), slice(-15, None), slice(None))
         for piece in (form[cut].decode(errors="replace") for cut in cuts):
@@ -145,7 +145,7 @@ def test_the_long_words_of_a_text_hide_the_same_as_all_of_it(secrets: dict[str, 
 
 def test_a_part_of_a_secret_with_blanks_is_hidden_in_a_long_text() -> None:
     register_secrets(hashlib.sha256(b"token").hexdigest(), "correct horse battery staple")
-    assert redact_known_secrets(f"{20 * PROSE}correct horse b{PROSE}") == f"{20 * PROSE}{REDACTION_MARK}{PROSE}"
+    assert redact_known_secrets(f"{50 * PROSE}correct horse b{PROSE}") == f"{50 * PROSE}{REDACTION_MARK}{PROSE}"
 
 
 @settings(max_examples=1)
