@@ -212,10 +212,9 @@ class SecretRedactor:
                 yield first, end
 
 
-# Most texts come more than once: a name in each row, a document when it is encoded and when it is written. Of long ones
-# few are remembered.
-_MAX_SHORT_CHARS, _MAX_SHORT_TEXTS = 16_384, 512
-_MAX_LONG_CHARS, _MAX_LONG_TEXTS = 262_144, 32
+# Most short texts come more than once, as a name does in each row. Remembering a long one takes half as long as looking
+# at it, and few come again.
+_MAX_REMEMBERED_CHARS, _MAX_REMEMBERED_TEXTS = 4_096, 512
 
 
 class _KnownSecrets:
@@ -226,8 +225,7 @@ class _KnownSecrets:
 
     def use(self, redactor: SecretRedactor) -> None:
         self.redactor = redactor
-        self.redact_short = lru_cache(maxsize=_MAX_SHORT_TEXTS)(redactor.redact)
-        self.redact_long = lru_cache(maxsize=_MAX_LONG_TEXTS)(redactor.redact)
+        self.redact_short = lru_cache(maxsize=_MAX_REMEMBERED_TEXTS)(redactor.redact)
 
 
 _KNOWN_SECRETS = _KnownSecrets()
@@ -264,9 +262,9 @@ def known_redactor() -> SecretRedactor:
 def redact_known_secrets(text: str) -> str:
     """Return the text without the known secrets, the same object if it has none, for data."""
     known = _KNOWN_SECRETS
-    if len(text) > _MAX_LONG_CHARS or not known.redactor.secrets:
+    if len(text) > _MAX_REMEMBERED_CHARS or not known.redactor.secrets:
         return known.redactor.redact(text)
-    hidden = known.redact_short(text) if len(text) <= _MAX_SHORT_CHARS else known.redact_long(text)
+    hidden = known.redact_short(text)
     return text if hidden == text else hidden
 
 
