@@ -8,7 +8,7 @@ another one inside it, in the many ways of archives, mirrors and redirects.
 import re
 import unicodedata
 from binascii import a2b_base64
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache, wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -26,6 +26,7 @@ REMEMBERED_TEXTS = 1024
 REMEMBERED_CHARS = 300
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _SCHEME_AND_SLASHES = re.compile(r"^[a-z]+:/*", re.IGNORECASE)
+_HOST_END = re.compile(r"[/?#]")
 _SEPARATORS = re.compile(r"[/?#&=]+")
 _NO_CHARACTERS = re.compile(r"[\x00-\x20\x7f-\xa0]+")
 _INNER = re.compile(r"(?:https?:)?//+([^/?#&\s]+[^\s&]*)", re.IGNORECASE)
@@ -50,6 +51,8 @@ _DOTTED_PATH = re.compile(r"(?:^|/)\.{1,2}(?:/|$)")
 _HOST_PREFIXES = ("www.", "m.", "mobile.", "amp.")
 _AMP_END = re.compile(r"(?:/amp|\.amp)(?:\.html?)?$")
 _SENTENCE_END = ".,;:!?)'\""
+# A dot that may do more than end a word. Of many marks in a row only the first are looked at.
+_DOT_IN_WORD = re.compile(rf"\.(?:[{_SENTENCE_END}]{{8}}|[{_SENTENCE_END}]*[^\s{_SENTENCE_END}]|(?<=[wW]{{3}}\.))")
 _TRAILING = ".,;:!?)*_'\"\u2019\u201d"
 
 
@@ -177,7 +180,6 @@ def find_inner_addresses(text: str) -> tuple[WebAddress, ...]:
     return tuple(address for address in map(parse_address, names) if address is not None)
 
 
-@_remember_short_texts
 def is_too_complex(text: str) -> bool:
     """Say whether an address exceeds the limits within which it is searched: it might hold anything."""
     if len(text) > ADDRESS_CHARS:
@@ -192,7 +194,7 @@ def is_too_complex(text: str) -> bool:
 
 
 @_remember_short_texts
-def mentions_host(text: str, hosts: frozenset[str]) -> bool:
+def mentions_host(text: str, hosts: Collection[str]) -> bool:
     """Say whether an address names one of the hosts, or one below it, at any position and in any usual spelling.
 
     It checks all rows of labels in it without escapes, so that ``x.example`` is found in
@@ -202,16 +204,20 @@ def mentions_host(text: str, hosts: frozenset[str]) -> bool:
     normalized = _unescape(_NO_CHARACTERS.sub("", text[:ADDRESS_CHARS]))
     if _mentions_host_plainly(normalized, hosts):
         return True
-    host = re.split(r"[/?#]", _SCHEME_AND_SLASHES.sub("", normalized), maxsplit=1)[0]
+    host = _HOST_END.split(_SCHEME_AND_SLASHES.sub("", normalized), maxsplit=1)[0] if "-" in normalized else ""
     if "-" in host and any(_mentions_host_plainly(_undash_host(label), hosts) for label in host.split(".")):
         return True
     return any(_mentions_host_plainly(_unescape(text), hosts) for text in _decode_base64_parts(normalized))
 
 
-def _mentions_host_plainly(text: str, hosts: Container[str]) -> bool:
+def _mentions_host_plainly(text: str, hosts: Collection[str]) -> bool:
     if not text.isascii():
         text = strip_invisible(unicodedata.normalize("NFKC", text).translate(_DOTS))
-    for run in _RUN.findall(text.casefold()):
+    text = text.casefold()
+    # Most addresses do not have the letters of any host. Others may have them once they are written in punycode.
+    if text.isascii() and True not in [host in text for host in hosts]:
+        return False
+    for run in _RUN.findall(text):
         if "." not in run:
             continue
         labels = (run if run.isascii() else _to_punycode(run)).split(".")[: _LABELS + 1]
@@ -253,7 +259,9 @@ def _resolve_dots(path: str) -> str:
 def find_addresses(text: str) -> Iterator[re.Match[str]]:
     """Yield what looks like an address in running text, also without a scheme."""
     # None contains white space or lacks one of these; splitting into words is far faster than parsing. The dot at the
-    # end of a sentence is part of none.
+    # end of a sentence is part of none, and many texts have no other.
+    if ":/" not in text and _DOT_IN_WORD.search(text) is None:
+        return
     end = 0
     for word in text.split():
         if ("." in word and ("." in word.rstrip(_SENTENCE_END) or "www." in word.lower())) or ":/" in word:
@@ -286,6 +294,8 @@ def _path_tails(segments: list[str]) -> Iterator[str]:
 
 
 def _unescape(text: str) -> str:
+    if "%" not in text:
+        return text
     for _ in range(_LAYERS_OF_ESCAPES):
         plain = unquote(text, errors="replace")
         if plain == text:

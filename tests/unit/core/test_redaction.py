@@ -8,6 +8,7 @@ import json
 import logging
 import urllib.parse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,26 @@ def test_slashes_that_only_the_encoded_secret_has_may_be_escaped() -> None:
     redactor = SecretRedactor().with_secrets([secret])
     for form, make in {**ESCAPED_FORMS, **PACKED_FORMS}.items():
         assert REDACTION_MARK in redactor.redact(f"before «{make(secret)}» after"), form
+
+
+@settings(max_examples=1)
+@given(st.fixed_dictionaries(dict(ISSUED_SECRETS)), st.integers(0, 22))
+def test_the_long_words_of_a_text_hide_the_same_as_all_of_it(secrets: dict[str, str], which: int) -> None:
+    del secrets["passphrase of words"]
+    redactor = SecretRedactor().with_secrets([*secrets.values(), "short-k1", "ключ-канарейки-1"])
+    thorough = replace(redactor, word_table=b"")
+    assert redactor.word_table
+    few, many = "The lamp was lit. " * 240, "deadbeef-deadbeef " * 240
+    for form in (*(form for form, _ in redactor.forms[which::23]), "ключ-канарейки-1".encode()):
+        cuts = (slice(8), slice(-8, None), slice(1, 15), slice(1, 16), slice(-15, None), slice(None))
+        for piece in (form[cut].decode(errors="replace") for cut in cuts):
+            for text in (f"{few} {piece} end", f"{few} {piece}", f"{piece} {few}", f"{many}{piece} end"):
+                assert redactor.redact(text) == thorough.redact(text)
+
+
+def test_a_part_of_a_secret_with_blanks_is_hidden_in_a_long_text() -> None:
+    register_secrets(hashlib.sha256(b"token").hexdigest(), "correct horse battery staple")
+    assert redact_known_secrets(f"{50 * PROSE}correct horse b{PROSE}") == f"{50 * PROSE}{REDACTION_MARK}{PROSE}"
 
 
 @settings(max_examples=1)

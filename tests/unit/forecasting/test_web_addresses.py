@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bot.forecasting.leak_guard.blocked_addresses import REDACTED, BlockedAddresses, find_blocked_addresses
 from bot.forecasting.web_addresses import _IN_TEXT as ADDRESS_IN_TEXT
-from bot.forecasting.web_addresses import find_addresses, find_links, parse_address
+from bot.forecasting.web_addresses import find_addresses, find_links, mentions_host, parse_address
 from tests.unit.forecasting.research_fixture import CUTOFF, data_question, market
 
 HOSTS = BlockedAddresses(frozenset({"lantern.example"}))
@@ -210,9 +210,25 @@ def test_an_address_is_found_in_a_sentence_whatever_ends_it(before: str, address
 WORD_PARTS = st.sampled_from(["a", "www", ".", ",", ":/", ")", '"', "b.cd"])
 
 
-@example(words=["www.,"])
-@given(words=st.lists(st.lists(WORD_PARTS, max_size=4).map("".join), max_size=30))
-def test_no_word_is_skipped_that_holds_an_address(words: list[str]) -> None:
-    text = " ".join(words)
+@example(words=["www.,"], blank=" ")
+@example(words=["WWW.,"], blank=" ")
+@example(words=["b...,,,;;;!!!.cd"], blank=" ")
+@given(words=st.lists(st.lists(WORD_PARTS, max_size=4).map("".join), max_size=30), blank=st.sampled_from(" \n\u3000"))
+def test_no_word_is_skipped_that_holds_an_address(words: list[str], blank: str) -> None:
+    text = blank.join(words)
     each = [match.group() for word in text.split() for match in ADDRESS_IN_TEXT.finditer(word)]
     assert [match.group() for match in find_addresses(text)] == each
+
+
+HOST_PARTS = st.sampled_from(
+    ["lantern.example", "LANTERN", "lantern", "example", "xn--bcher-kva", "b\u00fccher", "\uff4cantern", "x", "a1"]
+)
+HOST_MARKS = st.sampled_from([".", "-", "/", "%2e", "\uff0e", "\u00ad", "?u=", "bGFudGVybi5leGFtcGxlL3E"])
+
+
+@example(parts=["b\u00fccher", ".", "example"])
+@given(parts=st.lists(HOST_PARTS | HOST_MARKS, max_size=8))
+def test_no_address_is_passed_over_that_names_a_host(parts: list[str]) -> None:
+    hosts = frozenset({"lantern.example", "xn--bcher-kva.example"})
+    # Every address has the letters of a host without letters, which none names.
+    assert mentions_host("".join(parts), hosts) == mentions_host("".join(parts), hosts | {""})

@@ -1,7 +1,9 @@
 import lzma
+import random
 import shutil
 import subprocess
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -31,6 +33,15 @@ def test_another_program_reads_what_was_compressed(level: int) -> None:
 @given(content=st.binary(max_size=5_000), level=st.sampled_from([FAST_LEVEL, THOROUGH_LEVEL]))
 def test_any_content_comes_back(content: bytes, level: int) -> None:
     assert decompress_bytes(compress_bytes(content, level=level)) == content
+
+
+def test_threads_may_compress_at_the_same_time() -> None:
+    contents = [bytes([number]) * 3_000 + random.Random(number).randbytes(60_000) for number in range(64)]
+    contents += [SONG * 50_000, SONG, b""]
+    with ThreadPoolExecutor(4) as threads:
+        packed = [*threads.map(lambda content: compress_bytes(content, level=FAST_LEVEL), 2 * contents)]
+    assert [*map(decompress_bytes, packed)] == 2 * contents
+    assert packed[: len(contents)] == packed[len(contents) :]
 
 
 @given(content=st.binary(max_size=5_000))
