@@ -127,9 +127,9 @@ class ContinuityChecks(OmissionChecks):
             passes = [one for one in passes if one.ended_at - one.started_at < LONG_PASS]
             ended = begun["ended_at"] and parse_timestamp(begun["ended_at"])
             again = begun["again_at"] and parse_timestamp(begun["again_at"])
-            # Where its price could not be read, it was postponed for that.
-            why = begun["again_why"] if again else begun["waits_for"]
-            if not passes or self._is_left_out(begun) or ERROR_REASON.match(why or ""):
+            # Where its price could not be read, or the venue did not list it, it was postponed for that.
+            why = (begun["again_why"] if again else begun["waits_for"]) or ""
+            if not passes or self._is_left_out(begun) or ERROR_REASON.match(why) or " no longer lists it" in why:
                 continue
             first = passes[0]
             ends = [parse_timestamp(begun[name]) for name in ("closes_at", "resolved_at") if begun[name]]

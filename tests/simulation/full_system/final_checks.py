@@ -36,9 +36,13 @@ WAITED_FOR = timedelta(hours=1)
 _INTENTS = "select id, seq, ref, venue, state, mode, action, forecast from intent order by seq"
 _AUDIT = "select seq, at, kind, venue, actor, body from audit order by seq"
 _KEPT = "select ref, leased_until from schedule where owner is not null and leased_until < :late"
+# A pass that begins forecasts until its time is over leaves the rest to the next one.
 _OVERDUE = """
-select s.ref, s.due_at from schedule s
+select s.ref, s.due_at from schedule s left join (
+  select started_at, julianday(ended_at) - julianday(started_at) >= 15 / 1440.0 as is_long from job_run
+  where job = 'forecast') j on j.started_at > s.due_at
 where s.owner is null and s.due_at < :late and s.closes_at > :now and coalesce(s.not_before, '') < :late
+group by s.ref, s.forecaster having coalesce(min(j.is_long), 0) = 0
 """
 _UNDECIDED = "select ref, made_at from forecast where state = 'done' and decided_at is null and made_at < :late"
 _DAYS = """

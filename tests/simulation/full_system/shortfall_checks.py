@@ -253,9 +253,11 @@ class ShortfallChecks:
         own["market"] = min(markets)
         cost = json.loads(row["order_body"])["cost"]
         least = min([*own.values(), *(one - others for one in shared.values())])
-        # Lots are whole shares at most, and what a fee may come to is more than what it does.
-        lot = order["limit"] * (1.0 + MOST_FEE) if has_book else 0.0
-        if cost < least * (1.0 - LESS) / (1.0 + MOST_FEE * has_book) - ROUNDED - lot:
+        # Lots are whole shares at most, and what a fee may come to is more than what it does. What others of the pass
+        # lose by rounding goes to nobody.
+        limits = [json.loads(one["order_body"])["limit"] for one in group if has_book]
+        lots = sum(limits) * (1.0 + MOST_FEE)
+        if cost < least * (1.0 - LESS) / (1.0 + MOST_FEE * has_book) - ROUNDED - lots:
             by_size = sorted({**own, **shared}.items(), key=lambda item: item[1])
             known = ", ".join(f"{one} {value:.2f}" for one, value in by_size[:4])
             what = f"{row['id']} of {row['planned_at']} costs {cost:.2f} on {row['ref']}, with {others:.2f} of others"
