@@ -38,7 +38,7 @@ from bot.store.documents import (
 from bot.store.serialization import to_json_list
 
 EVIDENCE_MIGRATIONS = Migrations("foxcast evidence")
-# Documents without a forecast, and what several forecasts use, are in no bundle and are never pruned.
+# Of documents that several forecasts use: each stays a bundle of its own, and is never removed.
 NO_SCOPE = ""
 # Whether a bundle holds one document or many. The names are those of the first forms: the first bytes of a bundle say
 # whether and how it is compressed.
@@ -114,7 +114,7 @@ def index_bundles(database: Database) -> None:
         database.execute(statement)
 
 
-DOCUMENTS_TABLE = """create table bundle_with_documents (
+_NEW_BUNDLE_TABLE = """create table bundle_with_documents (
   id integer primary key autoincrement,
   scope text not null,
   codec text not null check (codec in ('zlib', 'lzma')),
@@ -125,14 +125,7 @@ DOCUMENTS_TABLE = """create table bundle_with_documents (
 _COPY_BUNDLE = """
 insert into bundle_with_documents select id, scope, codec, ?, packed from bundle where id = ?
 """
-# Numbers are never used twice: what is new is copied by its number.
-_KEEP_SEQUENCE = (
-    "delete from sqlite_sequence where name = 'bundle_with_documents'",
-    """insert into sqlite_sequence (name, seq)
-  select 'bundle_with_documents', seq from sqlite_sequence where name = 'bundle'
-""",
-)
-DOCUMENT_STATEMENTS = (
+_MOVE_DOCUMENTS = (
     """create table shared_document (
   digest text primary key check (length(digest) = 64),
   bundle integer not null
@@ -141,7 +134,11 @@ DOCUMENT_STATEMENTS = (
     """insert into shared_document (digest, bundle)
   select d.digest, d.bundle from evidence_document d join bundle b on b.id = d.bundle where d.shared = 1 or b.scope = ''
 """,
-    *_KEEP_SEQUENCE,
+    # Numbers are never used twice: what is new is copied by its number.
+    "delete from sqlite_sequence where name = 'bundle_with_documents'",
+    """insert into sqlite_sequence (name, seq)
+  select 'bundle_with_documents', seq from sqlite_sequence where name = 'bundle'
+""",
     "drop table evidence_document",
     "drop table bundle",
     "alter table bundle_with_documents rename to bundle",
@@ -152,10 +149,10 @@ DOCUMENT_STATEMENTS = (
 @EVIDENCE_MIGRATIONS(name="0003_bundle_documents")
 def name_documents_in_bundles(database: Database) -> None:
     """Let each bundle name its documents, instead of an index of all. Each is read once: 0.3 ms a forecast."""
-    database.execute(DOCUMENTS_TABLE)
+    database.execute(_NEW_BUNDLE_TABLE)
     for bundle, codec, packed in database.execute("select id, codec, packed from bundle order by id"):
         database.execute(_COPY_BUNDLE, [_indexed_documents(database, codec, packed), bundle])
-    for statement in DOCUMENT_STATEMENTS:
+    for statement in _MOVE_DOCUMENTS:
         database.execute(statement)
 
 
@@ -334,7 +331,6 @@ def unpack_bundle(bundle: int, codec: str, documents: str, packed: bytes) -> lis
 
 # A document that so many forecasts in turn have stored is stored once for all, and never removed.
 SHARED_AFTER = 3
-_MAX_COUNTED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +358,24 @@ NOT_STORED = StoredBy()
 
 
 @dataclass(frozen=True, slots=True)
+class StoredDocuments:
+    """Who stored the last ``limit`` documents in this process, by digest."""
+
+    limit: int
+    _by_digest: dict[str, StoredBy] = field(default_factory=dict)
+
+    def get(self, digest: str) -> StoredBy:
+        """Return who stored a document."""
+        return self._by_digest.get(digest, NOT_STORED)
+
+    def add(self, digest: str, scope: str, stored_under: str) -> None:
+        """Note that a scope has stored a document, under its own name or for all."""
+        self._by_digest[digest] = self._by_digest.pop(digest, NOT_STORED).after(scope, stored_under)
+        if len(self._by_digest) > self.limit:
+            del self._by_digest[next(iter(self._by_digest))]
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentStore:
     """The content-addressed store: writes evidence, and reads documents of both databases.
 
@@ -370,24 +384,22 @@ class DocumentStore:
 
     writer: TransactionRunner
     readers: TransactionRunner
-    # By digest: the prompts of all forecasts are the same.
-    _stored: dict[str, StoredBy] = field(default_factory=dict)
+    # The prompts of all forecasts are the same.
+    _stored: StoredDocuments = field(default_factory=lambda: StoredDocuments(256))
 
     async def put(self, content: bytes, media_type: str, *, scope: str = NO_SCOPE) -> str:
         """Store the content and return its SHA-256 in hex; storing the same content again changes nothing."""
         digest = sha256_hex(content)
-        if self._stored.get(digest, NOT_STORED).has_stored(scope):
+        if self._stored.get(digest).has_stored(scope):
             return digest
         content = redact_known_secret_bytes(content)
         quick = len(content) <= MAX_INLINE_BYTES
         document = (
             pack_evidence(content, media_type) if quick else await asyncio.to_thread(pack_evidence, content, media_type)
         )
-        under = self._stored.get(document.digest, NOT_STORED).next_scope(scope)
+        under = self._stored.get(document.digest).next_scope(scope)
         await self.put_packed(document, scope=under)
-        self._stored[document.digest] = self._stored.pop(document.digest, NOT_STORED).after(scope, under)
-        if len(self._stored) > _MAX_COUNTED:
-            del self._stored[next(iter(self._stored))]
+        self._stored.add(document.digest, scope, under)
         return document.digest
 
     async def put_packed(self, document: PackedDocument, *, scope: str) -> None:

@@ -30,7 +30,7 @@ from bot.store.documents import (
     pack_written_json,
     put_document,
 )
-from bot.store.evidence import EvidenceReader, put_evidence
+from bot.store.evidence import EvidenceReader, StoredDocuments, put_evidence
 from bot.store.serialization import (
     SETUP,
     STEP,
@@ -253,7 +253,6 @@ order by kind, key, nth
 
 # Answers of models.
 MODEL_KIND = "model"
-_MAX_STORED = 2048
 RECORDING_SERIALIZER: JsonSerializer[Any] = JsonSerializer("exchange", Any)
 
 
@@ -308,8 +307,8 @@ class RecordingStore:
 
     writer: TransactionRunner
     readers: LedgerReaders
-    # By digest, the scope that stored a response last: trials of a forecast read the same pages.
-    _stored: dict[str, str] = field(default_factory=dict)
+    # Trials of a forecast read the same pages.
+    _stored: StoredDocuments = field(default_factory=lambda: StoredDocuments(2048))
 
     async def read_trial(
         self, scope: str, trial: int, kinds: Collection[str] | None = None
@@ -337,11 +336,10 @@ class RecordingStore:
         """Store several responses of a trial like ``add``, all or none, and return their digests."""
         answers = {key: await pack_json(body) for key, body in bodies.items()}
         digests = [answer.digest for answer in answers.values()]
-        stored = frozenset(digest for digest in digests if self._stored.get(digest) == scope)
+        stored = frozenset(digest for digest in digests if self._stored.get(digest).has_stored(scope))
         await self.writer.run(RecordingBatch(scope, trial, format_timestamp(at), answers, stored).write)
-        self._stored.update(dict.fromkeys(digests, scope))
-        while len(self._stored) > _MAX_STORED:
-            del self._stored[next(iter(self._stored))]
+        for digest in digests:
+            self._stored.add(digest, scope, scope)
         return digests
 
 

@@ -19,6 +19,7 @@ from bot.store.serialization import format_timestamp, parse_timestamp
 from tests.ledger_checks import CENT, Row, integrity_faults, paper_book_faults, read_rows, unanswered_writes
 from tests.simulation.full_system import polymarket_orders, question_versions
 from tests.simulation.full_system.observer import is_cancel, is_write
+from tests.simulation.full_system.omission_checks import LONG_PASS
 from tests.simulation.full_system.outcome_checks import ASKED, FORECAST, RECORDED, SCORED, SET_BACK, OutcomeChecks
 from tests.simulation.full_system.plan import RECONCILE_S
 from tests.simulation.full_system.profit_checks import transfers_taken_for_profit, wrong_profits
@@ -39,7 +40,7 @@ _KEPT = "select ref, leased_until from schedule where owner is not null and leas
 # A pass that begins forecasts until its time is over leaves the rest to the next one.
 _OVERDUE = """
 select s.ref, s.due_at from schedule s left join (
-  select started_at, julianday(ended_at) - julianday(started_at) >= 15 / 1440.0 as is_long from job_run
+  select started_at, julianday(ended_at) - julianday(started_at) >= :long_days as is_long from job_run
   where job = 'forecast') j on j.started_at > s.due_at
 where s.owner is null and s.due_at < :late and s.closes_at > :now and coalesce(s.not_before, '') < :late
 group by s.ref, s.forecaster having coalesce(min(j.is_long), 0) = 0
@@ -49,6 +50,7 @@ _DAYS = """
 select venue, substr(planned_at, 1, 10) as day, max(cost) as most, total(cost) as cost from intent
 where action = 'order' and state not in ('refused', 'superseded') group by venue, mode, day
 """
+_LONG_DAYS = LONG_PASS / timedelta(days=1)
 _SIGNED_FILLS = """
 select f.intent, f.reference, f.cash, f.shares from fill f join intent i on i.id = f.intent
 where i.venue = 'polymarket' and i.mode <> 'paper'
@@ -347,9 +349,11 @@ class FinalChecks:
 
     def _done(self) -> Iterator[str]:
         """What was due two periods ago is done."""
-        moments = {"now": format_timestamp(self.now), "late": format_timestamp(self.now - 2.0 * self.period)}
-        for what, sql in (("leased", _KEPT), ("due", _OVERDUE), ("undecided", _UNDECIDED)):
-            if rows := self.rows(sql, moments):
+        late = self.now - 2.0 * self.period
+        moments = {"late": format_timestamp(late)}
+        undone = {"leased": self.rows(_KEPT, moments), "undecided": self.rows(_UNDECIDED, moments)}
+        for what, rows in (undone | {"due": overdue_questions(self.ledger, now=self.now, late=late)}).items():
+            if rows:
                 yield f"I9: {len(rows)} still {what} in calm weather: {rows[:3]}"
 
     def _outcomes(self) -> Iterator[str]:
@@ -361,6 +365,12 @@ class FinalChecks:
         yield from outcomes.judge_comments()
         if self.calm_since is not None:
             yield from outcomes.judge_questions(self.rows(ASKED), self.calm_since)
+
+
+def overdue_questions(ledger: Path, *, now: datetime, late: datetime) -> list[Row]:
+    """Return what was due at a time and was not forecast by any pass since then that had the time."""
+    moments = {"now": format_timestamp(now), "late": format_timestamp(late), "long_days": _LONG_DAYS}
+    return read_rows(ledger, _OVERDUE, moments)
 
 
 def early_resumes(audit: Iterable[Row]) -> Iterator[str]:

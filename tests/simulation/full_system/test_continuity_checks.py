@@ -120,6 +120,7 @@ def test_a_withdrawal_that_must_wait_is_not_given_up(
         (3.55, 1.5, 5.0, "stale", 0),
         (3.55, 30.0, 20.0, "stale", 0),
         (3.55, 30.0, 5.0, "ServiceUnavailableError: the price cannot be read", 0),
+        (3.55, 30.0, 5.0, "polymarket no longer lists it: past its end", 0),
     ],
 )
 def test_what_a_dead_run_held_is_free_at_the_next_start(

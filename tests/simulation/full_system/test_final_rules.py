@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.full_system.decision_checks import false_halt, full_hours, unreserved_calls
-from tests.simulation.full_system.final_checks import early_resumes
+from tests.simulation.full_system.final_checks import early_resumes, overdue_questions
 from tests.simulation.full_system.hand_written_ledger import write_ledger
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -136,3 +136,32 @@ def test_a_venue_stops_for_more_unknown_writes_than_are_set(
     why = "more than 3 writes are without a known outcome, and are read back"
     halt = {"venue": "manifold", "at": at(10.0), "why": why}
     assert len([*false_halt(write_ledger(tmp_path, tables, rows), halt, {limit})]) == count
+
+
+# A question is due at noon; each pass begins and ends after so many minutes.
+@pytest.mark.parametrize(
+    ("passes", "values", "count"),
+    [
+        ([], {}, 1),
+        ([(10.0, 12.0)], {}, 1),
+        ([(10.0, 30.0)], {}, 0),
+        ([(10.0, 30.0), (60.0, 62.0)], {}, 1),
+        ([(-10.0, -8.0), (10.0, 30.0)], {}, 0),
+        ([(10.0, 12.0)], {"owner": "a run"}, 0),
+        ([(10.0, 12.0)], {"closes_at": at(100.0)}, 0),
+        ([(10.0, 12.0)], {"due_at": at(90.0)}, 0),
+        ([(10.0, 12.0)], {"not_before": at(90.0)}, 0),
+    ],
+)
+def test_what_was_due_is_forecast_by_a_pass_that_has_the_time(
+    tmp_path: Path, passes: list[tuple[float, float]], values: Row, count: int
+) -> None:
+    tables = """
+        create table schedule (ref, forecaster, owner, due_at, closes_at, not_before);
+        create table job_run (job, started_at, ended_at);
+    """
+    due = {"ref": "manifold:rain", "forecaster": "drifter", "due_at": at(0.0), "closes_at": at(900.0)}
+    runs = [("job_run", {"job": "forecast", "started_at": at(one), "ended_at": at(end)}) for one, end in passes]
+    ledger = write_ledger(tmp_path, tables, [("schedule", {**due, **values}), *runs])
+    late, now = NOON + timedelta(minutes=80), NOON + timedelta(minutes=120)
+    assert len(overdue_questions(ledger, now=now, late=late)) == count

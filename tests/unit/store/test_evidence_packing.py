@@ -53,6 +53,8 @@ from tests.ledger_checks import copy_databases, integrity_faults
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 LATER = NOON + timedelta(days=400)
+INDEXES = "select sql from sqlite_schema where tbl_name = 'bundle' and type = 'index' order by name"
+NUMBERS = "select seq, seq > (select max(id) from bundle) from sqlite_sequence where name = 'bundle'"
 STAYS = ("forecast", "prediction", "trial", "decision", "intent", "score", "model_call", "resolution", "price")
 
 
@@ -250,13 +252,15 @@ async def test_evidence_of_before_a_migration_reads_the_same_afterwards(
     alone = await _forecast(ledger_fixture, "hail", make_step)
     await ledger_fixture.resolve(ledger_fixture.question("rain"), 1.0)
     await ledger_fixture.resolve(ledger_fixture.question("hail"), 1.0)
-    scopes = [packed, alone]
-    told = sha256_hex(b"what all forecasts are told")
+    scopes, told = [packed, alone], sha256_hex(b"what all forecasts are told")
     read = {one: await ledger_fixture.ledger.recordings.read_trial(one, 1) for one in scopes}
     archived, ledger = tmp_path / "archive.sqlite", tmp_path / "older" / "ledger.sqlite"
     await _copy_as_older(ledger_fixture, ledger, archived, migrations)
+    ((last, _),) = _rows(evidence_path(ledger), NUMBERS)
     async with open_ledger(ledger, now=LATER) as migrated:
         documents = migrated.documents
+        # The number of a bundle that is gone is not used again.
+        assert _rows(evidence_path(ledger), NUMBERS) == [(last, 1)]
         assert {one: await migrated.recordings.read_trial(one, 1) for one in scopes} == read
         assert await pack_finished_forecasts(documents.writer, documents.readers) == 1
         assert copy_new_evidence(ledger, at=LATER) == 1
@@ -270,8 +274,7 @@ async def test_evidence_of_before_a_migration_reads_the_same_afterwards(
         assert (await documents.get(told, scope=alone)).content == b"what all forecasts are told"
         await remove_evidence(documents.writer, documents.readers, scopes[1:], at=LATER)
         assert _rows(evidence_path(ledger), "select count(*) from bundle where scope <> ''") == [(0,)]
-        indexes = "select sql from sqlite_schema where tbl_name = 'bundle' and type = 'index' order by name"
-        assert _rows(evidence_path(ledger), indexes) == _rows(evidence_path(ledger_fixture.path), indexes)
+        assert _rows(evidence_path(ledger), INDEXES) == _rows(evidence_path(ledger_fixture.path), INDEXES)
     assert put_back_evidence(ledger, archived, at=LATER) == 2
     async with open_ledger(ledger, now=LATER) as restored:
         assert {one: await restored.recordings.read_trial(one, 1) for one in scopes} == read
