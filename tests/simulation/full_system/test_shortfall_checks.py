@@ -204,22 +204,22 @@ def test_what_was_sold_again_is_not_at_stake_once_that_is_known(tmp_path: Path) 
         assert len(found) == count
 
 
-# 15 shares at 0.41 are a small part of the cash, and there are far more. Each of three purchases lost less than one
-# share by rounding, which none of the others got.
-@pytest.mark.parametrize(("cost", "count"), [(3.7, 0), (3.0, 3)])
-def test_what_others_of_a_pass_lose_by_rounding_is_nobodys(tmp_path: Path, cost: float, count: int) -> None:
+# Three purchases may cost 12.2 together: 9.9 shares each at 0.41, of which 9 are whole. What one loses by that, the
+# others do not get.
+@pytest.mark.parametrize(("shares", "count"), [(9.0, 0), (8.0, 3)])
+def test_what_others_of_a_pass_lose_by_rounding_is_nobodys(tmp_path: Path, shares: float, count: int) -> None:
     who, refs = {"venue": "polymarket", "account": "a"}, ("polymarket:a", "polymarket:b", "polymarket:c")
     reading = {"paper": 0, "at": at(-1.0), "until": at(0.0), "cash": 2_000.0, "equity": 2_000.0}
     rows = [("account_reading", {**who, **reading})]
     for number, ref in enumerate(refs):
-        name, row = bought(cost, number, ref=ref, venue="polymarket")
-        body = json.loads(row["order_body"]) | {"shares": cost / 0.41, "expected": 0.41, "limit": 0.41, "edge": 0.19}
+        name, row = bought(0.41 * shares, number, ref=ref, venue="polymarket")
+        body = json.loads(row["order_body"]) | {"shares": shares, "expected": 0.41, "limit": 0.41, "edge": 0.19}
         rows.append((name, {**row, "order_body": json.dumps(body)}))
     ledger = write_ledger(tmp_path, TABLES, rows)
     book = {"clock": NOON, "bid": 0.38, "ask": 0.41, "bids": [(0.38, 900.0)], "asks": [(0.41, 900.0)]}
     sizing = SizingChecks(
         ledger=ledger,
-        configs=[{"venues": {"polymarket": {"caps": {"per_day": 12.0}}}}],
+        configs=[{"venues": {"polymarket": {"caps": {"per_day": 12.2}}}}],
         books={(ref.partition(":")[2], "yes"): [book] for ref in refs},
         contracts={},
     )
