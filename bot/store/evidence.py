@@ -16,7 +16,6 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from functools import partial
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -32,7 +31,6 @@ from bot.store.documents import (
     MAX_INLINE_BYTES,
     PackedDocument,
     StoredDocument,
-    get_document,
     pack_evidence,
 )
 from bot.store.serialization import to_json_list
@@ -377,7 +375,7 @@ class StoredDocuments:
 
 @dataclass(frozen=True, slots=True)
 class DocumentStore:
-    """The content-addressed store: writes evidence, and reads documents of both databases.
+    """The content-addressed store of the evidence.
 
     ``scope`` is the id of the forecast that a document belongs to.
     """
@@ -422,10 +420,6 @@ class DocumentStore:
 def _read_known(database: Database, digests: Collection[str], scope: str) -> dict[str, StoredDocument]:
     reader, found = EvidenceReader(database, scope), {}
     for digest in digests:
-        for read in (reader.read, partial(get_document, database)):
-            try:
-                found[digest] = read(digest)
-            except NotFoundError:
-                continue
-            break
+        if reader.has(digest):
+            found[digest] = reader.read(digest)
     return found
