@@ -45,30 +45,34 @@ class ModelHealth:
     async def record_performance(self, performance: ModelPerformance, charge: CostAttribution) -> ModelDemotion | None:
         """Record how a model did in a trial; return its demotion if this trial caused one."""
         model, role = performance.model, performance.role
-        # One at a time, so that concurrent trials do not demote twice.
+        # Not in the lock: a thousand trials would wait for one commit after the other.
+        await self._performance.add(performance, scope=charge.scope, trial=charge.trial, at=self._clock.now())
+        if not await self._find_faults(performance):
+            return None
+        # One at a time, so that concurrent trials do not demote twice: after a demotion these trials do not count.
         async with self._lock:
-            now = self._clock.now()
-            await self._performance.add(performance, scope=charge.scope, trial=charge.trial, at=now)
-            # While a model is demoted nothing counts, because the demotion has not ended yet.
-            after = self._demotion_end(model, role)
-            # Roles are judged separately, because a role without forecasts would dilute the figures of another.
-            window = self._section.window
-            recent = await self._performance.recent(model, role=role, limit=window, after=after)
-            # Only another answer of one half can make the share too large.
-            asked = (
-                self._performance.shares_ended_at_half(model, role=role, limit=window, after=after)
-                if performance.ended_at_half
-                else None
-            )
-            halves = () if asked is None else await asked
-            if not (faults := [*demotion_reasons(recent, self._section), *even_answer_reasons(halves, self._section)]):
+            if not (faults := await self._find_faults(performance)):
                 return None
+            now = self._clock.now()
             until = now + timedelta(hours=self._section.hours)
             demotion = ModelDemotion(model=model, role=role, at=now, until=until, why="; ".join(faults))
             await self._performance.demote(demotion)
             self._demoted_until[model, role] = until
             log.warning("model demoted", model=model, role=role, until=until.isoformat(), why=demotion.why)
             return demotion
+
+    async def _find_faults(self, performance: ModelPerformance) -> Sequence[str]:
+        """Return in words for what the model of a trial is to be demoted in its role."""
+        model, role, window = performance.model, performance.role, self._section.window
+        # While a model is demoted nothing counts, because the demotion has not ended yet.
+        after = self._demotion_end(model, role)
+        # Roles are judged separately, because a role without forecasts would dilute the figures of another.
+        recent = await self._performance.recent(model, role=role, limit=window, after=after)
+        halves: Sequence[float] = ()
+        # Only another answer of one half can make the share too large.
+        if performance.ended_at_half:
+            halves = await self._performance.shares_ended_at_half(model, role=role, limit=window, after=after)
+        return [*demotion_reasons(recent, self._section), *even_answer_reasons(halves, self._section)]
 
     def _demotion_end(self, model: str, role: str) -> datetime | None:
         """Return when the last demotion ends; a recorded one without a role was for all of them."""

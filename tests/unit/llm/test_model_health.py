@@ -1,3 +1,4 @@
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,7 +12,7 @@ from bot.store.model_calls import ModelDemotion
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
-from tests.unit.llm.gateway_fixture import MAIN, SPARE, GatewayFixture, charge, inquiry, section, with_fallback
+from tests.unit.llm.gateway_fixture import MAIN, SPARE, GatewayFixture, charge, inquiry, rows, section, with_fallback
 
 GOOD = ModelPerformance(role="main", model=MAIN, asked=10, unparsed=0, submitted=True)
 RULES = HealthSection(
@@ -121,6 +122,20 @@ async def test_a_model_that_does_badly_is_replaced_by_the_fallback_for_a_while(
         assert (await rig.gateway.ask(inquiry("after a start"), deadline_s=9)).model == SPARE
         clock.set_wall_clock(timedelta(hours=24).total_seconds())
         assert (await rig.gateway.ask(inquiry("after a day"), deadline_s=9)).model == MAIN
+
+
+async def test_trials_that_end_at_the_same_time_are_recorded_together_and_demote_once(open_rig: OpenRig) -> None:
+    async with open_rig(ROLES) as rig:
+        grading = [
+            asyncio.create_task(rig.gateway.grade(replace(GOOD, submitted=False), charge(trial=trial)))
+            for trial in range(20)
+        ]
+        await asyncio.sleep(0)
+        assert rig.busy.count == 20
+        await asyncio.gather(*grading)
+        await rig.settled()
+        assert len(rig.alerts) == 1
+        assert len(rows(rig.path, "select why from demotion")) == 1
 
 
 async def test_what_was_before_the_end_of_a_demotion_does_not_count_again(open_rig: OpenRig, clock: FakeClock) -> None:
