@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from bot.core.beliefs import ModelUsage
+from bot.core.identity_cache import WeakReferable
 from bot.core.light_dataclass import dataclass
 from bot.core.values import Json
 
@@ -83,7 +84,7 @@ class NativeMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(WeakReferable):
     """One message: one of an assistant may have calls, one of a tool names the call that it answers.
 
     ``native`` is set on a message that a provider returned; another adapter builds it from ``text`` and ``calls``.

@@ -5,12 +5,11 @@ Each message of a prompt is a separate document, serialised and hashed once.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 from bot.core.beliefs import ModelUsage
 from bot.core.errors import NotFoundError
-from bot.core.identity_cache import IdentityCache
+from bot.core.identity_cache import IdentityCache, WeakIdentityCache
 from bot.core.ids import sha256_hex
 from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingSettings, ToolDefinition
 from bot.core.light_dataclass import dataclass
@@ -84,8 +83,8 @@ async def load_prompt(asked: RequestRecord, documents: DocumentStore, *, scope: 
     return Prompt(messages=tuple(messages), tools=offer.tools, allowed=offer.allowed, schema=offer.schema)
 
 
-# The cached messages have about this much text; others are hashed again.
-MAX_CACHED_CHARS = 16_000_000
+# Messages that may come again in other conversations have about this much text; others are hashed again.
+MAX_SHARED_CHARS = 2_000_000
 MAX_CACHED_OPTIONS = 256
 BYTES_PER_TOKEN = 4
 
@@ -94,12 +93,11 @@ BYTES_PER_TOKEN = 4
 class PromptDocument:
     """A message, or the response options, as a document.
 
-    ``text`` is set until it is recorded, ``encode`` makes it again. ``stored`` says for whom it is recorded.
+    ``text`` is set until it is recorded. ``stored`` says for whom it is recorded.
     """
 
     digest: str
     tokens: int
-    encode: Callable[[], str]
     text: str | None
     stored: StoredBy = NOT_STORED
 
@@ -113,6 +111,7 @@ class PromptDocument:
 class PromptDocuments:
     """A prompt in parts; ``tokens`` is estimated at four bytes of JSON per token, including all markup."""
 
+    prompt: Prompt
     messages: tuple[PromptDocument, ...]
     options: PromptDocument
 
@@ -121,59 +120,55 @@ class PromptDocuments:
         """About how many tokens the prompt has."""
         return self.options.tokens + sum([part.tokens for part in self.messages])
 
-    def unsaved(self, scope: str) -> list[PromptDocument]:
-        """Return the parts that a forecast has to record, each once."""
-        parts = {part.digest: part for part in (*self.messages, self.options) if not part.stored.has_stored(scope)}
+    def unsaved(self, scope: str) -> list[tuple[PromptDocument, Message | ResponseOptions]]:
+        """Return the parts that a forecast has to record, each once, and what they are made of."""
+        parts: dict[str, tuple[PromptDocument, Message | ResponseOptions]] = {
+            part.digest: (part, message)
+            for part, message in zip(self.messages, self.prompt.messages, strict=True)
+            if not part.stored.has_stored(scope)
+        }
+        if not self.options.stored.has_stored(scope):
+            parts[self.options.digest] = self.options, _response_options(self.prompt)
         return list(parts.values())
 
 
 class PromptDocumentCache:
-    """The documents of recent messages."""
+    """The documents of the messages of all conversations under way, and of some that may come again in others."""
 
-    def __init__(self, *, chars: int = MAX_CACHED_CHARS) -> None:
-        """Start empty, with room for about ``chars`` characters."""
+    def __init__(self, *, chars: int = MAX_SHARED_CHARS) -> None:
+        """Start empty, with room for about ``chars`` characters that may come again."""
         self._chars_left = chars
-        # By identity, which a message that is kept cannot lose, and by value.
-        self._by_message_id: dict[int, tuple[Message, PromptDocument]] = {}
-        self._by_message: dict[Message, PromptDocument] = {}
+        self._by_identity: WeakIdentityCache[Message, PromptDocument] = WeakIdentityCache()
+        self._by_message: OrderedDict[Message, PromptDocument] = OrderedDict()
         self._by_digest: OrderedDict[str, PromptDocument] = OrderedDict()
-        self._by_identity: IdentityCache[PromptDocument] = IdentityCache(MAX_CACHED_OPTIONS)
+        self._options: IdentityCache[PromptDocument] = IdentityCache(MAX_CACHED_OPTIONS)
 
     def prompt_documents(self, prompt: Prompt) -> PromptDocuments:
         """Return the parts of a prompt; raises MalformedDataError for one that cannot be written as JSON."""
-        documents = self._by_message_id
-        messages = [
-            known[1] if (known := documents.get(id(message))) is not None else self._add_message(message)
-            for message in prompt.messages
-        ]
-        return PromptDocuments(messages=tuple(messages), options=self._options_document(prompt))
+        find = self._by_identity.find
+        messages = [find(message, self._find_equal) for message in prompt.messages]
+        return PromptDocuments(prompt=prompt, messages=tuple(messages), options=self._options_document(prompt))
 
-    def _add_message(self, message: Message) -> PromptDocument:
-        part = self._by_message.get(message)
-        if part is None:
-            part = self._by_message[message] = _make_document(partial(MESSAGE_SERIALIZER.encode, message))
-        self._by_message_id[id(message)] = (message, part)
+    def _find_equal(self, message: Message) -> PromptDocument:
+        """Return the document of an equal message, or a new one."""
+        known = self._by_message
+        if (part := known.get(message)) is not None:
+            known.move_to_end(message)
+            return part
+        part = known[message] = _make_document(MESSAGE_SERIALIZER.encode(message))
         self._chars_left -= _message_size(message)
-        while self._chars_left < 0 and len(self._by_message_id) > 1:
-            self._forget_oldest()
+        while self._chars_left < 0 and len(known) > 1:
+            self._chars_left += _message_size(known.popitem(last=False)[0])
         return part
-
-    def _forget_oldest(self) -> None:
-        message, part = self._by_message_id.pop(next(iter(self._by_message_id)))
-        self._chars_left += _message_size(message)
-        # An equal message that is still known keeps its document; the next one gets another.
-        if self._by_message.get(message) is part:
-            del self._by_message[message]
 
     def _options_document(self, prompt: Prompt) -> PromptDocument:
         # Tools and schemas are the same objects in many prompts.
-        return self._by_identity.find(
+        return self._options.find(
             (prompt.schema, *prompt.tools), lambda: self._shared_document(prompt), key=prompt.allowed
         )
 
     def _shared_document(self, prompt: Prompt) -> PromptDocument:
-        offer = ResponseOptions(tools=prompt.tools, allowed=prompt.allowed, schema=prompt.schema)
-        part = _make_document(partial(OPTIONS_SERIALIZER.encode, offer))
+        part = _make_document(OPTIONS_SERIALIZER.encode(_response_options(prompt)))
         known = self._by_digest.setdefault(part.digest, part)
         self._by_digest.move_to_end(part.digest)
         if len(self._by_digest) > MAX_CACHED_OPTIONS:
@@ -181,19 +176,28 @@ class PromptDocumentCache:
         return known
 
 
-async def pack_prompt_documents(parts: Sequence[PromptDocument]) -> list[PackedDocument]:
+async def pack_prompt_documents(
+    parts: Sequence[tuple[PromptDocument, Message | ResponseOptions]],
+) -> list[PackedDocument]:
     """Return the parts ready to be written."""
     return [
-        await (pack_json(part.encode()) if part.text is None else pack_written_json(part.text, part.digest))
-        for part in parts
+        await (pack_json(_encode(source)) if part.text is None else pack_written_json(part.text, part.digest))
+        for part, source in parts
     ]
 
 
-def _make_document(encode: Callable[[], str]) -> PromptDocument:
-    text = encode()
+def _response_options(prompt: Prompt) -> ResponseOptions:
+    return ResponseOptions(tools=prompt.tools, allowed=prompt.allowed, schema=prompt.schema)
+
+
+def _encode(source: Message | ResponseOptions) -> str:
+    return MESSAGE_SERIALIZER.encode(source) if isinstance(source, Message) else OPTIONS_SERIALIZER.encode(source)
+
+
+def _make_document(text: str) -> PromptDocument:
     content = text.encode()
     tokens = math.ceil(len(content) / BYTES_PER_TOKEN)
-    return PromptDocument(digest=sha256_hex(content), tokens=tokens, encode=encode, text=text)
+    return PromptDocument(digest=sha256_hex(content), tokens=tokens, text=text)
 
 
 def _message_size(message: Message) -> int:

@@ -358,7 +358,7 @@ class ModelCall:
         scope = request.model_request.charge.scope
         unsaved = request.documents.unsaved(scope)
         packed = await pack_prompt_documents(unsaved)
-        scopes = [part.stored.next_scope(scope) for part in unsaved]
+        scopes = [part.stored.next_scope(scope) for part, _ in unsaved]
         # From here on it must be settled, even if the caller is cancelled while it is being recorded.
         self.is_recorded = True
         try:
@@ -378,5 +378,5 @@ class ModelCall:
         except Exception:
             self.is_recorded = False
             raise
-        for part, stored_under in zip(unsaved, scopes, strict=True):
+        for (part, _), stored_under in zip(unsaved, scopes, strict=True):
             part.mark_recorded(scope, stored_under)

@@ -22,6 +22,7 @@ from bot.core.errors import (
     RequestRejectedError,
     ServiceUnavailableError,
 )
+from bot.core.identity_cache import WeakIdentityCache
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, ModelProvider, RandomStreams
 from bot.core.language_models import (
@@ -54,9 +55,6 @@ from bot.llm.roles import MAIN_ROLE, ModelRoles, bare_model_name, provider_name
 from bot.store.cost_totals import CostGrouping
 from bot.store.ledger import Ledger
 
-# A conversation only grows, so its messages come again in each of its requests.
-MAX_REDACTED_MESSAGES = 1024
-
 
 class PromptRedactor:
     """Hides known secrets in prompts; a message that comes again is not searched again for the same secrets."""
@@ -64,42 +62,32 @@ class PromptRedactor:
     def __init__(self) -> None:
         """Start with no known message."""
         self._redactor: SecretRedactor | None = None
-        # By identity, which a message that is kept cannot lose: each message with what is sent of it.
-        self._known: dict[int, tuple[Message, Message]] = {}
+        # What is sent of each message, None where that is the message itself: a conversation only grows, so its
+        # messages come again in each of its requests.
+        self._known: WeakIdentityCache[Message, Message | None] = WeakIdentityCache()
 
     def redact(self, prompt: Prompt) -> Prompt:
         """Return the prompt without known secrets; the same object if it has none."""
         redactor = known_redactor()
         if redactor is not self._redactor:
-            self._redactor, self._known = redactor, {}
+            self._redactor, self._known = redactor, WeakIdentityCache()
         messages, handover = self._redact_messages(prompt.messages), self._redact_messages(prompt.handover)
         is_same = messages is prompt.messages and handover is prompt.handover
         return prompt if is_same else replace(prompt, messages=messages, handover=handover)
 
     def _redact_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the messages without known secrets; the same object if they have none."""
-        known = self._known
-        sent = tuple(
-            [
-                entry[1] if (entry := known.get(id(message))) is not None else self._add_message(message)
-                for message in messages
-            ]
-        )
+        find = self._known.find
+        sent = tuple([find(message, _redact_message) or message for message in messages])
         return messages if sent == messages else sent
 
-    def _add_message(self, message: Message) -> Message:
-        if len(self._known) >= MAX_REDACTED_MESSAGES:
-            del self._known[next(iter(self._known))]
-        sent = _redact_message(message)
-        self._known[id(message)] = (message, sent)
-        return sent
 
-
-def _redact_message(message: Message) -> Message:
+def _redact_message(message: Message) -> Message | None:
+    """Return the message without known secrets, None if it has none."""
     # ``native`` is not changed: it is sent back to its provider, and any change would make it invalid.
     text = redact_known_secrets(message.text)
     calls = tuple([_redact_call(call) for call in message.calls])
-    return message if (text, calls) == (message.text, message.calls) else replace(message, text=text, calls=calls)
+    return None if (text, calls) == (message.text, message.calls) else replace(message, text=text, calls=calls)
 
 
 def _redact_call(call: ToolCall) -> ToolCall:

@@ -17,7 +17,7 @@ from bot.core.language_models import (
     ToolCall,
     ToolDefinition,
 )
-from bot.llm.call_records import PromptDocumentCache, RequestRecord
+from bot.llm.call_records import PromptDocumentCache, RequestRecord, ResponseOptions, pack_prompt_documents
 from bot.store.evidence import NO_SCOPE
 
 SAY = Message(speaker=MessageRole.USER, text="Will it rain?")
@@ -85,29 +85,33 @@ def test_a_growing_conversation_is_hashed_message_by_message_once() -> None:
 
 def test_what_is_forgotten_is_hashed_again_to_the_same() -> None:
     small, large = PromptDocumentCache(chars=3_000), PromptDocumentCache()
-    prompts = [
-        Prompt(messages=tuple(Message(speaker=MessageRole.USER, text=f"{n} " * 400) for n in range(k)))
-        for k in (9, 3, 9)
-    ]
-    for prompt in prompts:
-        kept, forgotten = (memory.prompt_documents(prompt) for memory in (large, small))
+    for count in (9, 3, 9):
+        # Other messages each time, as in another conversation.
+        messages = tuple(Message(speaker=MessageRole.USER, text=f"{number} " * 400) for number in range(count))
+        kept, forgotten = (memory.prompt_documents(Prompt(messages=messages)) for memory in (large, small))
         assert [part.digest for part in kept.messages] == [part.digest for part in forgotten.messages]
     assert len(small._by_message) < 4 < len(large._by_message)  # noqa: SLF001 - what is remembered shows nowhere else
 
 
-def test_equal_messages_share_a_document_and_all_of_them_take_room() -> None:
+def test_equal_messages_of_two_conversations_share_a_document() -> None:
+    memory = PromptDocumentCache()
+    first, second = (memory.prompt_documents(Prompt(messages=(replace(SAY),))).messages[0] for _ in range(2))
+    assert first is second
+
+
+def test_conversations_under_way_keep_their_documents_however_many_there_are_and_no_longer() -> None:
     memory = PromptDocumentCache(chars=30_000)
-    texts = [f"{number} " * 1_000 for number in (1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)]
-    messages = [Message(speaker=MessageRole.USER, text=text) for text in texts]
-    parts = [memory.prompt_documents(Prompt(messages=(message,))).messages[0] for message in messages]
-    assert parts[0] is parts[1] is parts[2]
-    again = memory.prompt_documents(Prompt(messages=(replace(messages[0]), messages[0]))).messages
-    assert again[0] is again[1]
-    assert again[0].digest == parts[0].digest
-    kept = [message for message, _ in memory._by_message_id.values()]  # noqa: SLF001 - as above
+    conversations = [
+        Prompt(messages=tuple(Message(speaker=MessageRole.USER, text=f"{number} {turn} " * 500) for turn in range(4)))
+        for number in range(100)
+    ]
+    first = [memory.prompt_documents(prompt).messages for prompt in conversations]
+    again = [memory.prompt_documents(prompt).messages for prompt in conversations]
+    assert [[*map(id, parts)] for parts in again] == [[*map(id, parts)] for parts in first]
+    del conversations
+    kept = [*memory._by_message]  # noqa: SLF001 - as above
+    assert 1 < len(kept) == len(memory._by_identity)  # noqa: SLF001 - as above
     assert sum(len(message.text) for message in kept) <= 30_000
-    # No text is remembered by its value alone.
-    assert {*map(id, memory._by_message)} <= {*map(id, kept)}  # noqa: SLF001 - as above
 
 
 def test_what_a_provider_wants_back_takes_room_too() -> None:
@@ -130,9 +134,20 @@ def test_offers_without_end_take_no_room_without_end() -> None:
 def test_only_what_is_not_on_record_yet_is_to_be_kept_and_that_once() -> None:
     memory = PromptDocumentCache()
     parts = memory.prompt_documents(Prompt(messages=(SAY, SAY)))
-    assert len(parts.unsaved("first")) == 2
+    assert [source for _, source in parts.unsaved("first")] == [SAY, ResponseOptions()]
     parts.messages[0].mark_recorded("first", "first")
-    assert memory.prompt_documents(Prompt(messages=(SAY, SAY))).unsaved("first") == [parts.options]
+    assert memory.prompt_documents(Prompt(messages=(SAY, SAY))).unsaved("first") == [(parts.options, ResponseOptions())]
+
+
+async def test_what_another_forecast_has_to_record_too_is_written_again_to_the_same() -> None:
+    memory = PromptDocumentCache()
+    prompt = replace(PROMPT, allowed=("look",))
+    first = await pack_prompt_documents(memory.prompt_documents(prompt).unsaved("first"))
+    for part, _ in memory.prompt_documents(prompt).unsaved("first"):
+        part.mark_recorded("first", "first")
+    again = memory.prompt_documents(prompt).unsaved("second")
+    assert [part.text for part, _ in again] == [None, None]
+    assert await pack_prompt_documents(again) == first
 
 
 def test_what_a_second_and_a_third_forecast_say_too_is_recorded_with_them_and_then_never_again() -> None:
