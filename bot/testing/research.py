@@ -119,7 +119,10 @@ class FakePageFetcher:
             if (why := refusal(url)) is not None:
                 raise RequestRejectedError(why)
             self.requests.append(url)
-            match self.web.get(url, NotFoundError(f"404 at {url}")):
+            match self.web.get(url):
+                case None:
+                    message = f"404 at {url}"
+                    raise NotFoundError(message)
                 case FakeRedirect(to=to):
                     url = to
                 case str(text):

@@ -48,6 +48,19 @@ class TurnOrder:
         self._open[place + 1].set()
 
 
+@dataclass(slots=True)
+class SubagentRound:
+    """The round under way: its order, the place of each run in it by its index, and whether all report in it."""
+
+    line: TurnOrder = field(default_factory=lambda: TurnOrder(0))
+    places: dict[int, int] = field(default_factory=dict)
+    must_report: bool = False
+
+    async def wait_for_turn(self, index: int) -> None:
+        """Wait for the turn of a run in this round."""
+        await self.line.wait_for_turn(self.places[index])
+
+
 @dataclass(slots=True, kw_only=True)
 class SubagentPool:
     """All subagents and runs of one trial. Code enforces all of its limits."""
@@ -57,9 +70,7 @@ class SubagentPool:
     runs: list[SubagentRun] = field(default_factory=list)
     created: int = 0
     most_at_once: int = 0
-    _line: TurnOrder = field(default_factory=lambda: TurnOrder(0))
-    _places: dict[int, int] = field(default_factory=dict)
-    _must_report: bool = False
+    _current: SubagentRound = field(default_factory=SubagentRound)
 
     @property
     def turns_left(self) -> int:
@@ -169,15 +180,16 @@ class SubagentPool:
         """Return a new run of a free subagent, which ``play`` will carry out."""
         agent.runs += 1
         session, answer_format = open_subagent_session(agent, task, self.context)
-        place = len(self.runs)
+        # Not of the pool: that and its runs would keep each other, with all messages.
+        current = self._current
         run = SubagentRun(
             agent=agent,
             task=task,
             context=self.context,
             session=session,
             answer_format=answer_format,
-            wait_for_turn=partial(self._reach, place),
-            must_report=lambda: self._must_report,
+            wait_for_turn=partial(current.wait_for_turn, len(self.runs)),
+            must_report=lambda: current.must_report,
             steps=agent.steps,
         )
         self.runs.append(run)
@@ -207,13 +219,14 @@ class SubagentPool:
 
     async def _round(self, runs: Sequence[SubagentRun], waiting: int) -> list[tuple[SubagentRun, LoopTurn]]:
         self.most_at_once = max(self.most_at_once, len(runs))
-        self._line = TurnOrder(len(runs))
-        self._places = {self._index(run): place for place, run in enumerate(runs)}
+        current = self._current
+        current.line = TurnOrder(len(runs))
+        current.places = {self._index(run): place for place, run in enumerate(runs)}
         # After the next round some may have none left: then all of them report in that round.
         ahead = 2 * min(len(runs) + waiting, self.context.settings.concurrency)
         spent = max((run.last for run in runs), default=0) * ahead
         late = self.context.context.is_final_answer_time(f"subagents after {sum(run.turns for run in self.runs)} moves")
-        self._must_report = late or self.turns_left - len(runs) < ahead or self.tokens_left < spent
+        current.must_report = late or self.turns_left - len(runs) < ahead or self.tokens_left < spent
         for run in runs:
             run.open()
         made = await gather_all([self._move(run, place) for place, run in enumerate(runs)])
@@ -224,14 +237,12 @@ class SubagentPool:
 
     async def _move(self, run: SubagentRun, place: int) -> LoopTurn:
         turn = await run.turn()
-        await self._line.wait_for_turn(place)
+        line = self._current.line
+        await line.wait_for_turn(place)
         run.count(turn)
         self.context.moves += 1
-        self._line.end_turn(place)
+        line.end_turn(place)
         return turn
-
-    async def _reach(self, index: int) -> None:
-        await self._line.wait_for_turn(self._places[index])
 
     def _index(self, run: SubagentRun) -> int:
         return next(index for index, one in enumerate(self.runs) if one is run)

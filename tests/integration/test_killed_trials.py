@@ -3,6 +3,7 @@
 What a kill leaves is the ledger as it stands at that moment: a copy of it is what the next run finds.
 """
 
+import gc
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -18,12 +19,16 @@ from bot.core.forecasts import Forecast, Trial, TrialLimits
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import Forecaster
 from bot.core.language_models import ModelCompletion, Prompt
+from bot.forecasting.agent.chat_session import ChatSession
 from bot.forecasting.forecast_run import ForecastContext, begin_forecast
 from bot.forecasting.parameter_fitting import ParameterFitter
+from bot.forecasting.recording import TrialRecording
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.store.evidence import evidence_path
 from bot.store.trials import RecordingKey, RecordingStore
 from bot.testing.models import ScriptedModelProvider
+from plugins.blf.forecaster import BlfForecaster
+from plugins.blf.settings import BlfSettings
 from plugins.orchestra.forecaster import OrchestraForecaster
 from plugins.orchestra.settings import OrchestraSettings
 from plugins.society.forecaster import CourtForecaster
@@ -33,6 +38,7 @@ from plugins.solo.settings import SoloSettings
 from plugins.team.forecaster import TeamForecaster
 from plugins.team.settings import TeamSettings
 from tests.ledger_checks import copy_databases
+from tests.plugins.blf import cases as blf
 from tests.plugins.orchestra import cases as orchestra
 from tests.plugins.society.cases import ScriptedParticipant
 from tests.plugins.solo import cases as solo
@@ -116,6 +122,11 @@ def answer_conducted(prompt: Prompt) -> ModelCompletion:
     return reply[number] if number < len(reply) else orchestra.submit(0.8)
 
 
+def answer_in_belief(prompt: Prompt) -> ModelCompletion:
+    lines = [blf.search(), blf.search("mooring", belief=blf.believing(0.4)), blf.submit(0.62)]
+    return lines[sum(message.speaker == "assistant" for message in prompt.messages)]
+
+
 # Each of its searches is a new one.
 SEEKER = ScriptedMember(picks=("search",), words=lambda prompt: f"clouds {sha256_hex(told(prompt).encode())[:4]}")
 CASES: dict[str, tuple[Callable[[], Forecaster], Callable[[Prompt], object], int]] = {
@@ -146,6 +157,23 @@ async def test_a_trial_that_was_killed_goes_on_with_the_same_steps_and_asks_noth
     assert second.steps == first.steps
     assert answered + second.requests == first.requests
     assert searched + second.searches == first.searches
+
+
+@pytest.mark.parametrize("name", [*CASES, "blf"])
+async def test_what_a_trial_said_takes_no_memory_once_it_ended(tmp_path: Path, name: str) -> None:
+    cases = CASES | {"blf": (lambda: BlfForecaster(BlfSettings()), answer_in_belief, 10)}
+    make, script, most = cases[name]
+    gc.collect()
+    gc.disable()
+    try:
+        life = EngineLife(tmp_path, name, script)
+        await life.forecast(make(), most)
+        assert life.requests >= 3
+        kept = [held for held in gc.get_objects() if isinstance(held, ChatSession | TrialRecording)]
+    finally:
+        gc.enable()
+    # None waits for the garbage collector: it runs seldom, and would have all messages of many trials to search.
+    assert kept == []
 
 
 async def test_what_a_step_rests_on_is_written_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -498,17 +498,18 @@ def open_session(
     ``belief`` is the schema of the belief update in every action (``belief_schema``); ``folder`` holds prompt files
     that replace the shipped ones.
     """
-    missing: FoxcastError | None = None
+    missing: FoxcastError = ConfigError("a chat session needs a role")
     for role in roles:
         try:
             percent = context.dialect(role) is ModelDialect.JSON
         # A replay has no models, and no record of a role without a model.
         except (ConfigError, NotFoundError) as error:
-            missing = missing or error
+            # Without its traceback: that and this frame would keep each other, with the whole trial.
+            missing = error.with_traceback(None) if role == roles[0] else missing
             continue
         dialect: ActionDialect = JsonDialect(belief) if percent else NativeDialect(belief)
         return ChatSession(context=context, role=role, dialect=dialect, seed=seed, folder=folder)
-    raise missing or ConfigError("a chat session needs a role")
+    raise missing
 
 
 def derive_seed(context: TrialContext, *labels: str) -> int:

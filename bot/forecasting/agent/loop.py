@@ -321,8 +321,6 @@ class BeliefLoop:
         every question and cutoff.
         """
         self.session.begin(system, "\n\n".join(drop_empty(asked, self._state_text(0))))
-        # Without a belief only the conversation shows what was found.
-        self.session.summary = self._summarize_work if self.settings.states_beliefs else None
         self.documents = (await self.context.store_text(texts),)
         self._compact_from = self.settings.compaction_chars
         self._opening_remarks = (
@@ -346,16 +344,22 @@ class BeliefLoop:
             after_action=self._finish_turn,
         )
         run = _begin_run(self.session, own, steps=self.steps, begin=begin)
-        for number in range(begin, self.steps + 1):
-            turn = await run.run_turn(number)
-            self._remember_turn(turn, loop_settings)
-            step, failure = await self._make_step(turn)
-            # The engine may stop at its own limit after any step, so no work may follow the last one.
-            yield step
-            if failure is not None:
-                raise failure
-            if turn.is_last:
-                return
+        # Without a belief only the conversation shows what was found.
+        self.session.summary = self._summarize_work if self.settings.states_beliefs else None
+        try:
+            for number in range(begin, self.steps + 1):
+                turn = await run.run_turn(number)
+                self._remember_turn(turn, loop_settings)
+                step, failure = await self._make_step(turn)
+                # The engine may stop at its own limit after any step, so no work may follow the last one.
+                yield step
+                if failure is not None:
+                    raise failure
+                if turn.is_last:
+                    return
+        finally:
+            # Session and loop would keep each other, with all messages, until the garbage collector finds them.
+            self.session.summary = None
 
     async def use_tool(self, action: ModelAction) -> ToolResult:
         """Use a tool of the trial as the model asked; the search query becomes part of the belief."""
