@@ -76,7 +76,7 @@ class HttpSection(ConfigSection):
 class DaemonSection(ConfigSection):
     """How often each job runs and how much runs at once."""
 
-    concurrency: int | None = Field(default=None, ge=1, le=1000)
+    concurrency: int | None = Field(default=None, ge=1, le=10_000)
     """Questions that are forecast at the same time at most; unset: as many as keep the models busy."""
 
     lease_s: Seconds = 900.0

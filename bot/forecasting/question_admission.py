@@ -19,7 +19,8 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 # Questions at the same time where no model bounds them, and where nothing else does.
 PLACES_WITHOUT_MODELS = 16
-MAX_PLACES = 1000
+# More than the 1,000 requests that a provider gets at most by default: those of others wait while some work here.
+MAX_PLACES = 1500
 # Room must last so long, and is looked for this often.
 ROOM_WINDOW_S = 0.2
 POLL_S = 0.05

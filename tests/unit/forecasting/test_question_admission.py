@@ -2,16 +2,30 @@
 
 import asyncio
 
+from bot.config.schema import ProviderSection
 from bot.forecasting.question_admission import (
     GROWTH_IN_TIME,
     MAX_BEGUN_AT_ONCE,
     MAX_LATENESS_S,
+    MAX_PLACES,
     PLACES_WITHOUT_MODELS,
     POLL_S,
     QuestionAdmission,
 )
+from bot.llm.request_load import WAITING_SHARE
 from bot.testing.clock import FakeClock
 from tests.unit.jobs.test_forecast_pass import FakeRequestLoad
+
+
+def test_questions_for_all_requests_of_a_provider_may_be_under_way_and_for_those_that_wait() -> None:
+    requests = ProviderSection().concurrency
+    assert requests + WAITING_SHARE * requests <= MAX_PLACES
+    admission = QuestionAdmission(clock=FakeClock(), load=FakeRequestLoad(10_000))
+    for _ in range(MAX_PLACES - 1):
+        admission.begin(trials=0)
+    assert admission.room(trials=1) == 1
+    admission.begin(trials=0)
+    assert admission.room(trials=1) == 0
 
 
 async def wait_late(admission: QuestionAdmission, clock: FakeClock, late_s: float) -> None:
