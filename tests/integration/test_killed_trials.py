@@ -166,14 +166,20 @@ async def test_what_a_trial_said_takes_no_memory_once_it_ended(tmp_path: Path, n
     gc.collect()
     gc.disable()
     try:
+        # Of other tests in this process.
+        earlier = {id(held): held for held in _sessions_in_memory()}
         life = EngineLife(tmp_path, name, script)
         await life.forecast(make(), most)
         assert life.requests >= 3
-        kept = [held for held in gc.get_objects() if isinstance(held, ChatSession | TrialRecording)]
+        kept = [held for held in _sessions_in_memory() if id(held) not in earlier]
     finally:
         gc.enable()
     # None waits for the garbage collector: it runs seldom, and would have all messages of many trials to search.
     assert kept == []
+
+
+def _sessions_in_memory() -> list[ChatSession | TrialRecording]:
+    return [held for held in gc.get_objects() if isinstance(held, ChatSession | TrialRecording)]
 
 
 async def test_what_a_step_rests_on_is_written_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
