@@ -166,16 +166,17 @@ class _ShareLots:
 
     def remove(self, shares: int, cash: int) -> dict[str, int]:
         """Remove shares at their average cost for that much cash, and return the gain of each owner; sums are exact."""
-        total, gains, shares_left, cash_left = self.shares, dict[str, int](), shares, cash
-        for number, (owner, lot) in enumerate(self.by_forecaster.items(), start=1):
-            is_last = number == len(self.by_forecaster)
-            part = min(shares_left, lot[0]) if is_last else lot[0] * shares // total
-            proceeds = cash_left if is_last else cash * part // shares
+        total, gains, seen, removed, paid = self.shares, dict[str, int](), 0, 0, 0
+        for owner, lot in self.by_forecaster.items():
+            seen += lot[0]
+            # Sums are rounded, not parts: so no part is larger than its lot, and nothing is left for the last one.
+            part = seen * shares // total - removed
+            removed += part
+            proceeds = cash * removed // shares - paid
+            paid += proceeds
             cost = lot[1] if part == lot[0] else lot[1] * part // lot[0]
             lot[0] -= part
             lot[1] -= cost
-            shares_left -= part
-            cash_left -= proceeds
             gains[owner] = proceeds - cost
         self.by_forecaster = {owner: lot for owner, lot in self.by_forecaster.items() if lot[0] > 0 or lot[1] != 0}
         return gains

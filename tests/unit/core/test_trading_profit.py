@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from bot.core.orders import ContractSide
@@ -122,7 +122,17 @@ Trades = st.lists(
 )
 
 
+# Three of four are sold, of which the lots of ada and bob each have less than one.
+SMALL_LOTS = [
+    ("ada", ContractSide.NO, 1, 1, False),
+    ("bob", ContractSide.NO, 1, 1, False),
+    ("cid", ContractSide.NO, 2, 1, False),
+    ("ada", ContractSide.NO, 3, 1, True),
+]
+
+
 @given(Trades, st.sampled_from([0.0, 1.0, 0.5, 0.37, None]), st.booleans())
+@example(SMALL_LOTS, 0.0, False)  # noqa: FBT003 - as drawn
 def test_what_is_closed_gained_all_that_its_cash_moved(
     trades: list[tuple[str, ContractSide, int, int, bool]],
     price: float | None,
