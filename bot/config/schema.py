@@ -77,7 +77,7 @@ class DaemonSection(ConfigSection):
     """How often each job runs and how much runs at once."""
 
     concurrency: int | None = Field(default=None, ge=1, le=10_000)
-    """Questions that are forecast at the same time at most; unset: as many as keep the models busy."""
+    """Questions that are forecast at the same time at most; unset: as many as keep the models busy, up to 1,500."""
 
     lease_s: Seconds = 900.0
     """Seconds after which a question taken by a run that died is free again."""

@@ -37,9 +37,10 @@ BUSY_BEGUN_AT_ONCE = MAX_BEGUN_AT_ONCE // 4
 
 
 class ModelLoad(Protocol):
-    """What the models do now: ``bot.llm.request_load``; ``is_process_busy`` is set here."""
+    """What the models do now: ``bot.llm.request_load``; its attributes are set here."""
 
     is_process_busy: bool
+    is_question_limit_reached: bool
 
     def room(self) -> int:
         """Return how many more calls would get a slot soon; zero or less where calls wait already."""
@@ -97,11 +98,13 @@ class QuestionAdmission:
         """Count a question as under way, with the calls that it makes at the same time: 0 if it asks no model."""
         question = AdmittedQuestion(trials)
         self._running.add(question)
+        self._report_limit()
         return question
 
     def end(self, question: AdmittedQuestion) -> None:
         """Count a question as ended; who waits is woken."""
         self._running.discard(question)
+        self._report_limit()
         if not self._ended.is_set():
             self._ended_at = self._clock.monotonic()
             self._ended.set()
@@ -131,6 +134,10 @@ class QuestionAdmission:
             self._begun_at_once = min(MAX_BEGUN_AT_ONCE, self._begun_at_once + GROWTH_IN_TIME)
         if self._load is not None:
             self._load.is_process_busy = self._begun_at_once <= BUSY_BEGUN_AT_ONCE and self._load.room() > 0
+
+    def _report_limit(self) -> None:
+        if self._load is not None:
+            self._load.is_question_limit_reached = self.is_full
 
     def _call_room(self, load: ModelLoad) -> int:
         begun = (one for one in self._running if not one.has_stepped)

@@ -47,6 +47,7 @@ class LimitReason(StrEnum):
     ALLOWANCE = "requests that the provider has left"
     BUDGET = "budget"
     PROCESS = "the CPU of this process"
+    QUESTIONS = "the questions under way, see concurrency of [daemon]"
 
 
 _MEASURED_REASONS = frozenset({LimitReason.RATE_LIMIT, LimitReason.LATENCY})

@@ -445,9 +445,16 @@ class LlmGateway:
         if not now and not self.learned_concurrency.is_due:
             return
         limits = ((model, queue) for client in self.clients.values() for model, queue in client.queue.models.items())
-        busy = LimitReason.PROCESS if self.load.is_process_busy else None
-        reason = LimitReason.BUDGET if self.accounting.budget.has_waiting_requests else busy
-        self.learned_concurrency.save_changed(limits, other_reason=reason, now=now)
+        self.learned_concurrency.save_changed(limits, other_reason=self._find_other_limit(), now=now)
+
+    def _find_other_limit(self) -> LimitReason | None:
+        """Return why no model gets more requests, whatever its limit."""
+        if self.accounting.budget.has_waiting_requests:
+            return LimitReason.BUDGET
+        if self.load.is_process_busy:
+            return LimitReason.PROCESS
+        is_bounded = self.load.is_question_limit_reached and self.load.room() > 0
+        return LimitReason.QUESTIONS if is_bounded else None
 
     def _alert_failures(
         self, failed: Sequence[tuple[ModelCallRequest, FoxcastError]], deadline: RequestDeadline, *, answered: bool

@@ -29,6 +29,8 @@ class RequestLoad:
         self._by_scope: dict[str, int] = {}
         # Set by who begins questions: the models would get more calls, but this process has too much to do.
         self.is_process_busy = False
+        # Set by the same: as many questions are under way as may be.
+        self.is_question_limit_reached = False
 
     def begin_call(self, model: str, scope: str) -> None:
         """Count a call as open, until ``end_call``."""

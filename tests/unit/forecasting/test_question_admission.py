@@ -20,12 +20,15 @@ from tests.unit.jobs.test_forecast_pass import FakeRequestLoad
 def test_questions_for_all_requests_of_a_provider_may_be_under_way_and_for_those_that_wait() -> None:
     requests = ProviderSection().concurrency
     assert requests + WAITING_SHARE * requests <= MAX_PLACES
-    admission = QuestionAdmission(clock=FakeClock(), load=FakeRequestLoad(10_000))
+    load = FakeRequestLoad(10_000)
+    admission = QuestionAdmission(clock=FakeClock(), load=load)
     for _ in range(MAX_PLACES - 1):
         admission.begin(trials=0)
-    assert admission.room(trials=1) == 1
-    admission.begin(trials=0)
-    assert admission.room(trials=1) == 0
+    assert (admission.room(trials=1), load.is_question_limit_reached) == (1, False)
+    last = admission.begin(trials=0)
+    assert (admission.room(trials=1), load.is_question_limit_reached) == (0, True)
+    admission.end(last)
+    assert not load.is_question_limit_reached
 
 
 async def wait_late(admission: QuestionAdmission, clock: FakeClock, late_s: float) -> None:

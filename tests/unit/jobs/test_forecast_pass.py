@@ -143,6 +143,7 @@ class FakeRequestLoad:
 
     places: int
     is_process_busy: bool = False
+    is_question_limit_reached: bool = False
 
     def room(self) -> int:
         return self.places

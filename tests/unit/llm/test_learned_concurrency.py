@@ -83,7 +83,7 @@ def test_the_setting_is_what_bounds_a_provider_that_takes_everything(path: Path)
     assert (prime.max_running, learned[MAIN].concurrency, learned[MAIN].reason) == (20, 20, "setting")
 
 
-def test_the_budget_bounds_while_calls_wait_for_it_and_the_process_while_it_is_busy(path: Path) -> None:
+def test_budget_process_and_questions_bound_a_model_that_would_get_more(path: Path) -> None:
     tracker = LedgerWriteTracker()
     # A call may cost 0.0041 US dollars and costs 0.00014, so that at first two have room.
     config = section(budget={"question_usd": None, "day_usd": 0.009})
@@ -99,14 +99,20 @@ def test_the_budget_bounds_while_calls_wait_for_it_and_the_process_while_it_is_b
             reasons = [one.reason for one in await rig.ledger.model_concurrency.load()]
             await asking
             assert llms["prime"].max_running == 2
-            for is_busy in (False, True):
+            for is_busy, is_full in ((False, False), (True, True), (False, True)):
                 rig.gateway.load.is_process_busy = is_busy
+                rig.gateway.load.is_question_limit_reached = is_full
                 rig.gateway.save_concurrency(now=True)
                 await rig.settled()
                 reasons += [one.reason for one in await rig.ledger.model_concurrency.load()]
             return reasons
 
-    assert run_in_virtual_time(main, busy=tracker) == ["budget", "nothing so far", "the CPU of this process"]
+    assert run_in_virtual_time(main, busy=tracker) == [
+        "budget",
+        "nothing so far",
+        "the CPU of this process",
+        "the questions under way, see concurrency of [daemon]",
+    ]
 
 
 @pytest.mark.parametrize(
