@@ -166,14 +166,14 @@ class _ShareLots:
 
     def remove(self, shares: int, cash: int) -> dict[str, int]:
         """Remove shares at their average cost for that much cash, and return the gain of each owner; sums are exact."""
-        total, gains, seen, removed, paid = self.shares, dict[str, int](), 0, 0, 0
+        total, gains, counted, removed, paid_out = self.shares, dict[str, int](), 0, 0, 0
         for owner, lot in self.by_forecaster.items():
-            seen += lot[0]
+            counted += lot[0]
             # Sums are rounded, not parts: so no part is larger than its lot, and nothing is left for the last one.
-            part = seen * shares // total - removed
+            part = counted * shares // total - removed
             removed += part
-            proceeds = cash * removed // shares - paid
-            paid += proceeds
+            proceeds = cash * removed // shares - paid_out
+            paid_out += proceeds
             cost = lot[1] if part == lot[0] else lot[1] * part // lot[0]
             lot[0] -= part
             lot[1] -= cost

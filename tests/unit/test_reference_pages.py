@@ -7,6 +7,7 @@ import pytest
 
 from bot.cli.main import COMMANDS
 from bot.config.settings_report import SettingDescription
+from bot.forecasting.question_admission import MAX_PLACES
 from bot.plugin_system.registry import Registry
 from tests.reference_pages import DOCS, commands_page, describe_all_settings, enable_all_plugins, settings_page
 
@@ -34,6 +35,11 @@ def test_every_setting_has_a_description(settings: Sequence[SettingDescription])
 def test_a_description_is_a_short_text(settings: Sequence[SettingDescription]) -> None:
     texts = {setting.name: setting.description for setting in settings}
     assert [name for name, text in texts.items() if len(text) > MAX_DESCRIPTION_CHARS] == []
+
+
+def test_the_limit_of_questions_under_way_is_named(settings: Sequence[SettingDescription]) -> None:
+    (text,) = [setting.description for setting in settings if setting.name == "daemon.concurrency"]
+    assert text.endswith(f"up to {MAX_PLACES:,}.")
 
 
 def test_a_setting_that_may_be_unset_says_what_that_means(settings: Sequence[SettingDescription]) -> None:
